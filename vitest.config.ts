@@ -1,0 +1,22 @@
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitest/config'
+
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+
+export default defineConfig({
+  resolve: {
+    // Anchored: 'tocsin' alone would also catch 'tocsin/testing'.
+    alias: [
+      { find: /^tocsin$/, replacement: here('./src/index.ts') },
+      { find: /^tocsin\/testing$/, replacement: here('./src/testing/index.ts') },
+    ],
+  },
+  test: {
+    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    // A process per file: the leak check reads what the process holds open, which threads would share.
+    pool: 'forks',
+    setupFiles: ['test/setup/leaks.ts'],
+    testTimeout: 20_000,
+    restoreMocks: true,
+  },
+})
