@@ -1,0 +1,48 @@
+/**
+ * The only door to time. Nothing else in src/ reads a clock or sets a timer (a lint rule holds it), so that the
+ * whole engine runs on a virtual clock in tests.
+ */
+export interface Clock {
+  /** Wall clock, ms since 1970. It may step, forward and back: it decides what is due, never how long to wait. */
+  now(): number
+  /** Never steps; its zero means nothing. Leases, deadlines and sleeps go by it. */
+  monotonicNow(): number
+  /** Calls `ring` once, `delayMs` from now at the earliest. The answer calls it off. */
+  after(delayMs: number, ring: () => void): () => void
+  /** Lets the event loop serve timers and I/O before going on. */
+  turn(): Promise<void>
+}
+
+/** Node fires a timer set for more than 2^31 - 1 ms after 1 ms instead, so long waits are slept in pieces. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonicNow: () => performance.now(),
+  after(delayMs, ring) {
+    let timer: NodeJS.Timeout
+    const sleep = (leftMs: number) => {
+      timer =
+        leftMs > LONGEST_TIMER_MS
+          ? setTimeout(() => sleep(leftMs - LONGEST_TIMER_MS), LONGEST_TIMER_MS)
+          : setTimeout(ring, Math.max(0, Math.ceil(leftMs)))
+    }
+    sleep(delayMs)
+    return () => clearTimeout(timer)
+  },
+  turn: () => new Promise((resolve) => setImmediate(resolve)),
+}
+
+/** Resolves after `delayMs`, or at once when `signal` aborts; it never rejects. */
+export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve()
+    const done = () => {
+      cancel()
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = clock.after(delayMs, done)
+    signal?.addEventListener('abort', done, { once: true })
+  })
+}

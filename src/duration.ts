@@ -1,0 +1,50 @@
+import { describeValue, TocsinError } from './errors.ts'
+
+/** Milliseconds, or text with units, largest first: '250ms' '30s' '1h30m' '7d' '2w'. */
+export type Duration = number | string
+
+const UNIT_MS = { w: 604_800_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const
+
+const PATTERN = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$/
+
+/** A hundred years: beyond it a duration is a mistake, and `now + duration` still fits into a score. */
+export const LONGEST_DURATION_MS = 36_500 * UNIT_MS.d
+
+/** Whole milliseconds, rounded up: a timer may be a fraction late, never early. */
+export function durationMs(value: Duration, field: string): number {
+  const ms = typeof value === 'number' ? value : typeof value === 'string' ? textMs(value) : Number.NaN
+  if (!(ms >= 0 && ms <= LONGEST_DURATION_MS)) throw refusal(value, field, ms)
+  return Math.ceil(ms)
+}
+
+function textMs(text: string): number {
+  const parts = text === '' ? null : PATTERN.exec(text)
+  if (parts === null) return Number.NaN
+  const units = Object.values(UNIT_MS)
+  return units.reduce((sum, unitMs, i) => sum + Number(parts[i + 1] ?? 0) * unitMs, 0)
+}
+
+function refusal(value: unknown, field: string, ms: number): TocsinError {
+  const hint =
+    ms > LONGEST_DURATION_MS
+      ? 'the longest is 36500d'
+      : typeof value === 'string' && /^\d+$/.test(value)
+        ? `say which unit: '${value}s', '${value}ms', or the number ${value} for milliseconds`
+        : "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
+  return new TocsinError('bad-duration', `${field}: ${describeValue(value)} is not a duration; ${hint}`, {
+    field,
+  })
+}
+
+/** The shortest text that `durationMs` reads back as the same number. */
+export function durationText(ms: number): string {
+  if (ms === 0) return '0ms'
+  let left = ms
+  let text = ''
+  for (const [unit, unitMs] of Object.entries(UNIT_MS)) {
+    const count = Math.floor(left / unitMs)
+    left -= count * unitMs
+    if (count > 0) text += `${count}${unit}`
+  }
+  return text
+}

@@ -1,0 +1,118 @@
+/**
+ * Every error a user can meet, in one table. A code is stable: it is documented in docs/errors.md, it is what
+ * programs branch on, and it is never given a second meaning. `status` is the HTTP status a server answers with;
+ * `retryable` says whether the same call may succeed later without being changed.
+ */
+export const ERROR_TABLE = {
+  'bad-topic': {
+    status: 400,
+    retryable: false,
+    means: 'a topic name, or a second declaration of a topic, is not acceptable',
+  },
+  'bad-config': {
+    status: 400,
+    retryable: false,
+    means: 'a topic setting has a wrong type or is out of range',
+  },
+  'bad-key': {
+    status: 400,
+    retryable: false,
+    means: 'a key is not 1–256 bytes of UTF-8 without control characters',
+  },
+  'bad-tags': { status: 400, retryable: false, means: 'tags are too many, too long, or not text' },
+  'bad-payload': { status: 400, retryable: false, means: 'a payload is not JSON, or its schema refuses it' },
+  'payload-too-large': {
+    status: 413,
+    retryable: false,
+    means: 'a payload is over the size limit once it is JSON',
+  },
+  'bad-time': { status: 400, retryable: false, means: 'an instant is malformed, ambiguous or out of range' },
+  'bad-duration': { status: 400, retryable: false, means: 'a duration is malformed or out of range' },
+  'bad-option': { status: 400, retryable: false, means: 'an option is unknown or has a wrong value' },
+  'bad-cursor': { status: 400, retryable: false, means: 'a cursor was not made by this listing' },
+  'bad-outcome': { status: 400, retryable: false, means: 'a handler returned something that is no outcome' },
+  'outcome-count': {
+    status: 400,
+    retryable: false,
+    means: 'a batch handler returned a wrong number of outcomes',
+  },
+  'version-conflict': {
+    status: 412,
+    retryable: false,
+    means: 'the live configuration changed since it was read',
+  },
+  interrupted: {
+    status: 503,
+    retryable: true,
+    means: 'a bulk call failed part of the way; details.accepted are in',
+  },
+  'ledger-required': {
+    status: 400,
+    retryable: false,
+    means: 'the call needs a ledger, and this composition has none',
+  },
+  unsupported: { status: 400, retryable: false, means: 'this version cannot do that yet' },
+  closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
+  timeout: { status: 504, retryable: true, means: 'a handler ran longer than its topic allows' },
+  cancelled: { status: 409, retryable: false, means: 'the task was cancelled while its handler ran' },
+  'lease-lost': {
+    status: 409,
+    retryable: false,
+    means: 'the claim is not ours any more; its outcome will not count',
+  },
+} as const satisfies Record<string, { status: number; retryable: boolean; means: string }>
+
+export type ErrorCode = keyof typeof ERROR_TABLE
+
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
+
+export class TocsinError extends Error {
+  override readonly name = 'TocsinError'
+  readonly code: ErrorCode
+  readonly retryable: boolean
+  readonly status: number
+  readonly details: Record<string, Json>
+
+  constructor(code: ErrorCode, message: string, details: Record<string, Json> = {}, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.code = code
+    this.retryable = ERROR_TABLE[code].retryable
+    this.status = ERROR_TABLE[code].status
+    this.details = details
+  }
+
+  /** By name, not by `instanceof`: two copies of the package in one process still know each other's errors. */
+  static is(error: unknown, code?: ErrorCode): error is TocsinError {
+    if (!(error instanceof Error) || error.name !== 'TocsinError') return false
+    return code === undefined || (error as TocsinError).code === code
+  }
+}
+
+/** What to keep of anything a handler may throw: one line that helps, of bounded length, never a crash. */
+export function describeError(thrown: unknown): string {
+  let text: string
+  try {
+    text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : `thrown: ${describeValue(thrown)}`
+  } catch {
+    // A hostile toString or getter: describing a failure must not become a second failure.
+    text = 'thrown: a value that cannot be described'
+  }
+  return boundedText(text)
+}
+
+const ERROR_TEXT_LIMIT = 500
+
+/** Error texts are kept with the task: a limit on everything. */
+export function boundedText(text: string): string {
+  return text.length > ERROR_TEXT_LIMIT ? `${text.slice(0, ERROR_TEXT_LIMIT - 1)}…` : text
+}
+
+/** A value as an error message shows it: short, quoted, never throwing. */
+export function describeValue(value: unknown): string {
+  if (typeof value === 'string') return value.length > 60 ? `'${value.slice(0, 57)}…'` : `'${value}'`
+  if (value === null || typeof value !== 'object') return String(value)
+  if (Array.isArray(value)) return `an array of ${value.length}`
+  return Object.prototype.toString.call(value) === '[object Object]'
+    ? 'an object'
+    : `a ${value.constructor?.name ?? 'value'}`
+}

@@ -1,0 +1,27 @@
+/** What pino, bunyan and most others offer: fields first, then a sentence. */
+export interface Logger {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+const nothing = () => {}
+
+export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+
+/** The default: warnings and errors, a line each, on standard error. */
+export const plainLogger: Logger = {
+  debug: nothing,
+  info: nothing,
+  warn: (fields, message) => print('warn', fields, message),
+  error: (fields, message) => print('error', fields, message),
+}
+
+function print(level: string, fields: object, message: string): void {
+  const plain = Object.entries(fields).map(([name, value]) => [
+    name,
+    value instanceof Error ? value.message : value,
+  ])
+  process.stderr.write(`tocsin ${level}: ${message} ${JSON.stringify(Object.fromEntries(plain))}\n`)
+}

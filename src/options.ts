@@ -1,0 +1,63 @@
+import { describeValue, type ErrorCode, TocsinError } from './errors.ts'
+
+/** Refuses anything that is no plain object, and any name that is not known: a typo must not be silence. */
+export function checkOptions(
+  value: unknown,
+  known: readonly string[],
+  where: string,
+  code: ErrorCode = 'bad-option',
+): void {
+  if (value === null || typeof value !== 'object' || Array.isArray(value))
+    throw new TocsinError(code, `${where}: expected an object, got ${describeValue(value)}`, { field: where })
+  for (const name of Object.keys(value)) {
+    if (known.includes(name)) continue
+    const near = nearest(name, known)
+    const hint = near === null ? `known: ${known.join(', ')}` : `did you mean '${near}'?`
+    throw new TocsinError(code, `${where}: unknown option '${name}'; ${hint}`, {
+      field: `${where}.${name}`,
+      hint,
+    })
+  }
+}
+
+export function wholeNumber(value: unknown, min: number, max: number, field: string): number {
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number
+  throw badOption(field, `expected a whole number from ${min} to ${max}, got ${describeValue(value)}`)
+}
+
+export function badOption(field: string, message: string): TocsinError {
+  return new TocsinError('bad-option', `${field}: ${message}`, { field })
+}
+
+export function needsLedger(what: string): TocsinError {
+  const message = `${what} needs a ledger (a SQL database that keeps the tasks); this Tocsin has none`
+  return new TocsinError('ledger-required', message)
+}
+
+/** The known name that `name` is a likely misspelling of, or null. */
+export function nearest(name: string, known: readonly string[]): string | null {
+  const lower = name.toLowerCase()
+  let best: string | null = null
+  let bestDistance = Math.max(2, Math.floor(name.length / 3)) + 1
+  for (const candidate of known) {
+    const distance = editDistance(lower, candidate.toLowerCase())
+    if (distance < bestDistance) {
+      best = candidate
+      bestDistance = distance
+    }
+  }
+  return best
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[b.length] ?? 0
+}

@@ -1,0 +1,17 @@
+/** How long a failed task waits before its next attempt. Times in ms. */
+export interface RetryPolicy {
+  readonly maxAttempts: number
+  readonly backoff: 'exponential' | 'fixed'
+  readonly minMs: number
+  readonly maxMs: number
+  /** 0.2: each wait is stretched or shortened by up to 20 %, so that what failed together does not return together. */
+  readonly jitter: number
+}
+
+/** `failures` counts this one: 1 after the first failed attempt. `fraction` is a random number, 0 ≤ x < 1. */
+export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
+  // 2^30 minutes is over any maxMs; the bound keeps the power finite for failure 999.
+  const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 30)
+  const plainMs = Math.min(policy.minMs * growth, policy.maxMs)
+  return Math.round(plainMs * (1 + policy.jitter * (2 * fraction - 1)))
+}
