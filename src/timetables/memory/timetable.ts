@@ -1,0 +1,244 @@
+import { CELLS } from '../../cell.ts'
+import type { Clock } from '../../clock.ts'
+import type { Random } from '../../random.ts'
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  Claim,
+  ClaimRequest,
+  Counts,
+  EntryView,
+  ListQuery,
+  NewEntry,
+  Place,
+  RescheduleAnswer,
+  RingTime,
+  ScheduleAnswer,
+  Selection,
+  SettleAnswer,
+  Settlement,
+  Timetable,
+  Watcher,
+} from '../../timetable.ts'
+import { MemoryCell, type Moment } from './cell.ts'
+import type { ClaimRecord } from './entry.ts'
+import { ringMsOf } from './entry.ts'
+import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
+
+/** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
+const LOOK_MS = 1_000
+
+interface TopicCells {
+  readonly cells: readonly MemoryCell[]
+  readonly watchers: Set<Watcher>
+}
+
+/** The timetable of one process: nothing outlives it. Each call takes effect before it returns its promise. */
+export class MemoryTimetable implements Timetable {
+  readonly lookMs: number
+  readonly #clock: Clock
+  readonly #random: Random
+  readonly #topics = new Map<string, TopicCells>()
+
+  constructor(clock: Clock, random: Random, lookMs = LOOK_MS) {
+    this.#clock = clock
+    this.#random = random
+    this.lookMs = lookMs
+  }
+
+  async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
+    return this.#change(topic, entries, (cell, entry, moment) => {
+      const fenced = this.#holderOf(cell, entry.key)
+      const answer = cell.schedule(entry, moment, quantumMs)
+      if (fenced !== null && answer.outcome === 'replaced') this.#fence(topic, entry, fenced, 'replaced')
+      return answer
+    })
+  }
+
+  async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    return this.#change(topic, places, (cell, place, moment) => {
+      const answer = cell.cancel(place.key, moment)
+      const holder = this.#holderOf(cell, place.key)
+      if (answer === 'in-flight' && holder !== null) this.#fence(topic, place, holder, 'cancelled')
+      return answer
+    })
+  }
+
+  async reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<RescheduleAnswer[]> {
+    return this.#change(topic, places, (cell, { key }, moment) =>
+      cell.reschedule(key, when, moment, quantumMs),
+    )
+  }
+
+  async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    return this.#cell(at).claim(request, this.#moment())
+  }
+
+  async begin(at: CellAddress, key: string, stamp: number): Promise<boolean> {
+    return this.#cell(at).begin(key, stamp, this.#moment())
+  }
+
+  async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    return this.#cell(at).extend(req, leaseMs, this.#moment())
+  }
+
+  async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+    const target = this.#cell({ topic, cell })
+    const moment = this.#moment()
+    const before = target.nextRingMs()
+    const answers = settlements.map((settlement) => target.settle(settlement, moment))
+    this.#wakeIfNearer(topic, cell, before, moment)
+    return answers
+  }
+
+  async get(topic: string, { key, cell }: Place): Promise<EntryView | null> {
+    const home = this.#cell({ topic, cell })
+    const entry = home.pool.get(key)
+    if (entry !== undefined) return viewOfLive(home, entry)
+    const grave = home.graves.get(key)
+    return grave === undefined ? null : viewOfDead(home, grave)
+  }
+
+  /** Looks at every task of the topic, cell by cell, and lets the event loop breathe in between. */
+  async list(topic: string, query: ListQuery): Promise<EntryView[]> {
+    const page = new Page(query)
+    for (const cell of this.#topic(topic).cells) {
+      page.add(cell)
+      if (cell.pool.size > 1_000) await this.#clock.turn()
+    }
+    return page.tasks()
+  }
+
+  async find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+  ): Promise<{ keys: string[]; cursor: null }> {
+    return { keys: keysOf(this.#cell(at), among, what), cursor: null }
+  }
+
+  async counts(topic: string): Promise<Counts> {
+    const nowScore = this.#clock.now() * 1000 + 999
+    const { pending, claimed, dead } = await this.books(topic)
+    let due = 0
+    for (const cell of this.#topic(topic).cells)
+      for (const lane of [...Object.values(cell.lanes), cell.suspects]) due += lane.countUpTo(nowScore)
+    return { pending, due, claimed, dead }
+  }
+
+  async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
+    for (const cell of this.#topic(topic).cells) {
+      for (const lane of [...Object.values(cell.lanes), cell.suspects])
+        for (const [, score] of lane.entries()) {
+          const ringMs = ringMsOf(score)
+          const step = Math.max(0, Math.floor((ringMs - fromMs) / stepMs))
+          if (ringMs < toMs) steps[step] = (steps[step] ?? 0) + 1
+        }
+      if (cell.pool.size > 1_000) await this.#clock.turn()
+    }
+    return steps
+  }
+
+  async books(topic: string): Promise<Books> {
+    const sum = {
+      scheduled: 0,
+      pending: 0,
+      claimed: 0,
+      dead: 0,
+      done: 0,
+      cancelled: 0,
+      obsolete: 0,
+      purged: 0,
+    }
+    for (const cell of this.#topic(topic).cells) {
+      sum.pending += cell.pool.size - cell.heldCount
+      sum.claimed += cell.heldCount
+      sum.dead += cell.graves.size
+      for (const [name, count] of Object.entries(cell.counters))
+        sum[name as keyof typeof cell.counters] += count
+    }
+    return sum
+  }
+
+  async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
+    return this.#change(topic, places, (cell, { key }, moment) => cell.replay(key, moment))
+  }
+
+  async purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
+    return places.map(({ key, cell }) => this.#cell({ topic, cell }).purge(key))
+  }
+
+  async nowMs(): Promise<number> {
+    return this.#clock.now()
+  }
+
+  watch(topic: string, watcher: Watcher): () => void {
+    const { watchers } = this.#topic(topic)
+    watchers.add(watcher)
+    return () => watchers.delete(watcher)
+  }
+
+  async close(): Promise<void> {
+    this.#topics.clear()
+  }
+
+  /** One step per place, at one moment; then one wake for each cell whose next ring came nearer. */
+  #change<P extends Place, A>(
+    topic: string,
+    places: readonly P[],
+    step: (cell: MemoryCell, place: P, moment: Moment) => A,
+  ): A[] {
+    const { cells } = this.#topic(topic)
+    const moment = this.#moment()
+    const ringsBefore = new Map<number, number>()
+    const answers = places.map((place) => {
+      const cell = cells[place.cell] as MemoryCell
+      if (!ringsBefore.has(place.cell)) ringsBefore.set(place.cell, cell.nextRingMs())
+      return step(cell, place, moment)
+    })
+    for (const [cell, before] of ringsBefore) this.#wakeIfNearer(topic, cell, before, moment)
+    return answers
+  }
+
+  #wakeIfNearer(topic: string, cell: number, ringMsBefore: number, { nowMs }: Moment): void {
+    const { cells, watchers } = this.#topic(topic)
+    const ringMs = (cells[cell] as MemoryCell).nextRingMs()
+    if (ringMs >= ringMsBefore) return
+    for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs)
+  }
+
+  #fence(topic: string, { cell, key }: Place, { stamp }: ClaimRecord, cause: 'cancelled' | 'replaced'): void {
+    for (const watcher of this.#topic(topic).watchers) watcher.fence(cell, key, stamp, cause)
+  }
+
+  #holderOf(cell: MemoryCell, key: string): ClaimRecord | null {
+    return cell.pool.get(key)?.claim ?? null
+  }
+
+  #moment(): Moment {
+    return { nowMs: this.#clock.now(), steadyMs: this.#clock.monotonicNow() }
+  }
+
+  #cell({ topic, cell }: CellAddress): MemoryCell {
+    return this.#topic(topic).cells[cell] as MemoryCell
+  }
+
+  #topic(name: string): TopicCells {
+    let topic = this.#topics.get(name)
+    if (topic === undefined) {
+      topic = {
+        cells: Array.from({ length: CELLS }, () => new MemoryCell(name, this.#random)),
+        watchers: new Set(),
+      }
+      this.#topics.set(name, topic)
+    }
+    return topic
+  }
+}
