@@ -1,0 +1,36 @@
+import type { Clock } from '../clock.ts'
+
+/**
+ * One timer for many deadlines. It rings no later than the earliest moment asked for; it may ring early, when that
+ * moment was called off meanwhile: whoever is rung looks what is due and asks again. So a deadline that is set and
+ * met thousands of times a second costs a comparison, not a timer.
+ */
+export class Alarm {
+  readonly #clock: Clock
+  readonly #ring: () => void
+  #atMs = Number.POSITIVE_INFINITY
+  #cancel: (() => void) | null = null
+
+  constructor(clock: Clock, ring: () => void) {
+    this.#clock = clock
+    this.#ring = ring
+  }
+
+  /** `atMs` by the monotonic clock; Infinity asks for nothing. */
+  noLaterThan(atMs: number): void {
+    if (atMs >= this.#atMs) return
+    this.off()
+    this.#atMs = atMs
+    this.#cancel = this.#clock.after(Math.max(0, atMs - this.#clock.monotonicNow()), () => {
+      this.#atMs = Number.POSITIVE_INFINITY
+      this.#cancel = null
+      this.#ring()
+    })
+  }
+
+  off(): void {
+    this.#cancel?.()
+    this.#cancel = null
+    this.#atMs = Number.POSITIVE_INFINITY
+  }
+}

@@ -1,0 +1,88 @@
+import { TocsinError } from '../errors.ts'
+import type { HeapMember } from '../heap.ts'
+import type { Logger } from '../logger.ts'
+import type { HeldTask } from './held.ts'
+
+export type AbortCode = 'timeout' | 'closed' | 'cancelled' | 'lease-lost'
+
+const ABORT_MESSAGES: Record<AbortCode, string> = {
+  timeout: 'the handler ran longer than the topic allows; the attempt counts as a failure',
+  closed: 'the consumer was stopped; the task will be given to somebody else',
+  cancelled: 'the task was cancelled; no attempt follows this one',
+  'lease-lost': 'the claim is not ours any more; what this handler answers will not count',
+}
+
+/** What a transaction-capable client looks like; a pool has `totalCount` and is refused by the compiler. */
+export interface Tx {
+  query(text: string, values: unknown[]): Promise<unknown>
+  totalCount?: 'a pool is not a transaction'
+}
+
+export interface Context {
+  /** Aborts when the answer no longer counts; `signal.reason.code` says why. */
+  readonly signal: AbortSignal
+  readonly logger: Logger
+  /** With a ledger and `transaction: true`: what is written through it commits together with the outcome. */
+  readonly tx?: Tx
+}
+
+/** One call of a handler (or a guard): its tasks, its deadline, its signal. */
+export class Call implements HeapMember {
+  readonly key: string
+  readonly tasks: readonly HeldTask[]
+  /** How much of the consumer's concurrency it takes. */
+  readonly places: number
+  readonly context: Context
+  position = -1
+  /** Nobody waits for its answer any more; its place is free. */
+  abandoned = false
+  #controller: AbortController | null = null
+  #abortedAs: AbortCode | null = null
+
+  constructor(tasks: readonly HeldTask[], places: number, logger: Logger) {
+    this.key = tasks[0]?.entry.key ?? ''
+    this.tasks = tasks
+    this.places = places
+    this.context = new LazyContext(this, logger)
+    for (const task of tasks) task.call = this
+  }
+
+  /** Made when somebody asks for it: most handlers do not, and an AbortController costs more than a short handler. */
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      this.#controller = new AbortController()
+      if (this.#abortedAs !== null) this.#controller.abort(reason(this.#abortedAs))
+    }
+    return this.#controller.signal
+  }
+
+  abort(code: AbortCode): void {
+    if (this.#abortedAs !== null) return
+    this.#abortedAs = code
+    this.#controller?.abort(reason(code))
+  }
+
+  /** One task of the call is not ours any more. The others still are: only the last one takes the signal along. */
+  fence(task: HeldTask, code: AbortCode): void {
+    task.fenced = true
+    if (this.tasks.every((other) => other.fenced || other.ended)) this.abort(code)
+  }
+}
+
+class LazyContext implements Context {
+  readonly #call: Call
+  readonly logger: Logger
+
+  constructor(call: Call, logger: Logger) {
+    this.#call = call
+    this.logger = logger
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal
+  }
+}
+
+function reason(code: AbortCode): TocsinError {
+  return new TocsinError(code, ABORT_MESSAGES[code])
+}

@@ -1,0 +1,175 @@
+/**
+ * The pull job of one slot. It sleeps until the next moment at which one of its cells has something to do, claims
+ * what there is room for, and hands it over; an earlier arrival wakes it. There is no polling interval: the look
+ * that each cell gets now and then only guards against a lost wake and a stepping clock.
+ *
+ * All its times are monotonic ms of this process, computed from what the timetable said ('rings in 250 ms'), never
+ * from this machine's wall clock.
+ */
+import type { Clock } from '../clock.ts'
+import type { Claim } from '../timetable.ts'
+import { Alarm } from './alarm.ts'
+
+const NEVER = Number.POSITIVE_INFINITY
+
+/** After a failed claim, the wait before the next try; doubled up to the second figure. */
+const RETRY_MS_MIN = 100
+const RETRY_MS_MAX = 5_000
+
+export interface PullerHost {
+  /** Reserves room for tasks. 0: full, paused, or held to a rate; `whenRoom` is called when it is worth asking again. */
+  reserve(whenRoom: () => void): number
+  /** Reserves the whole consumer for one suspect. False: not idle yet; `whenIdle` is called when it is. */
+  reserveAlone(whenIdle: () => void): boolean
+  /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
+  claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>
+  /** Monotonic moment before which there is no use in asking for room again because of a rate; 0: no rate. */
+  nextRoomMs(): number
+  onError(error: unknown): void
+}
+
+/** When each cell wants to be looked at, and why. */
+interface CellTimes {
+  ringMs: number
+  /** The earliest wake since the last claim was sent: its answer may not know of it. */
+  wokenMs: number
+  suspectMs: number
+  leaseEndMs: number
+  lookMs: number
+}
+
+export class Puller {
+  readonly #clock: Clock
+  readonly #host: PullerHost
+  readonly #lookMs: number
+  readonly #times = new Map<number, CellTimes>()
+  readonly #alarm: Alarm
+  #loop: Promise<void> | null = null
+  #stopped = false
+  #nudged = false
+  #wakeUp: (() => void) | null = null
+  #failures = 0
+
+  constructor(clock: Clock, host: PullerHost, cells: readonly number[], lookMs: number) {
+    this.#clock = clock
+    this.#host = host
+    this.#lookMs = lookMs
+    this.#alarm = new Alarm(clock, () => this.nudge())
+    for (const cell of cells)
+      this.#times.set(cell, { ringMs: 0, wokenMs: NEVER, suspectMs: NEVER, leaseEndMs: NEVER, lookMs: 0 })
+  }
+
+  start(): void {
+    this.#loop ??= this.#run()
+  }
+
+  /** Claims nothing more; resolves when the claim under way is handed over. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#alarm.off()
+    this.nudge()
+    await this.#loop
+  }
+
+  /** The cell's next ring is `inMs` from now. */
+  wake(cell: number, inMs: number): void {
+    const times = this.#times.get(cell)
+    if (times === undefined) return
+    times.wokenMs = Math.min(times.wokenMs, this.#clock.monotonicNow() + Math.max(0, inMs))
+    times.ringMs = Math.min(times.ringMs, times.wokenMs)
+    if (!this.#stopped) this.#alarm.noLaterThan(times.ringMs)
+  }
+
+  /** Something changed (room, configuration): look again now. */
+  readonly nudge = (): void => {
+    this.#nudged = true
+    this.#wakeUp?.()
+  }
+
+  /** One pass over the cells whose time has come, the most overdue first. Answers when to come back. */
+  async step(): Promise<number> {
+    const nowMs = this.#clock.monotonicNow()
+    const due = [...this.#times].filter(([, times]) => earliest(times) <= nowMs)
+    due.sort(([, a], [, b]) => a.ringMs - b.ringMs)
+    let starved = false
+    for (const [cell, times] of due) {
+      if (this.#stopped) break
+      if ((await this.#pull(cell, times)) === 'no-room') starved = true
+    }
+    return this.#nextMs(starved)
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      this.#nudged = false
+      const nextMs = await this.#guardedStep()
+      // Between two passes the event loop gets its turn, so that a long backlog does not starve timers and I/O.
+      if (nextMs <= this.#clock.monotonicNow()) await this.#clock.turn()
+      else await this.#sleepUntil(nextMs)
+    }
+  }
+
+  async #guardedStep(): Promise<number> {
+    try {
+      const nextMs = await this.step()
+      this.#failures = 0
+      return nextMs
+    } catch (error) {
+      this.#host.onError(error)
+      const waitMs = Math.min(RETRY_MS_MIN * 2 ** this.#failures++, RETRY_MS_MAX)
+      return this.#clock.monotonicNow() + waitMs
+    }
+  }
+
+  async #pull(cell: number, times: CellTimes): Promise<'pulled' | 'no-room' | 'waits'> {
+    const nowMs = this.#clock.monotonicNow()
+    if (times.suspectMs <= nowMs && this.#host.reserveAlone(this.nudge)) {
+      await this.#claim(cell, times, 1, 'suspects')
+      return 'pulled'
+    }
+    const wanted = Math.min(times.ringMs, times.lookMs) <= nowMs
+    const room = wanted ? this.#host.reserve(this.nudge) : 0
+    // Without room there is still a reason to call: leases that ran out are rescued by a claim of nothing.
+    if (room > 0 || times.leaseEndMs <= nowMs || times.lookMs <= nowMs)
+      await this.#claim(cell, times, room, 'lanes')
+    return !wanted ? 'waits' : room === 0 ? 'no-room' : 'pulled'
+  }
+
+  async #claim(cell: number, times: CellTimes, limit: number, from: 'lanes' | 'suspects'): Promise<void> {
+    times.wokenMs = NEVER
+    const claim = await this.#host.claim(cell, limit, from)
+    const nowMs = this.#clock.monotonicNow()
+    const inMs = (recordMs: number | null) =>
+      recordMs === null ? NEVER : nowMs + Math.max(0, recordMs - claim.nowMs)
+    times.ringMs = Math.min(inMs(claim.nextRingMs), times.wokenMs)
+    times.suspectMs = inMs(claim.nextSuspectMs)
+    times.leaseEndMs = claim.nextLeaseEndInMs === null ? NEVER : nowMs + claim.nextLeaseEndInMs
+    times.lookMs = nowMs + this.#lookMs
+  }
+
+  /** A starved puller is nudged when there is room: until then, what has rung already is no reason to get up. */
+  #nextMs(starved: boolean): number {
+    const nowMs = this.#clock.monotonicNow()
+    let nextMs = starved ? this.#host.nextRoomMs() || NEVER : NEVER
+    for (const times of this.#times.values()) {
+      const ringMs = starved && times.ringMs <= nowMs ? NEVER : times.ringMs
+      // A suspect whose time has come waits for an idle consumer, who nudges.
+      const suspectMs = times.suspectMs <= nowMs ? NEVER : times.suspectMs
+      nextMs = Math.min(nextMs, ringMs, suspectMs, times.leaseEndMs, times.lookMs)
+    }
+    return nextMs
+  }
+
+  async #sleepUntil(atMs: number): Promise<void> {
+    if (this.#nudged || this.#stopped) return
+    this.#alarm.noLaterThan(atMs)
+    await new Promise<void>((resolve) => {
+      this.#wakeUp = resolve
+    })
+    this.#wakeUp = null
+  }
+}
+
+function earliest({ ringMs, suspectMs, leaseEndMs, lookMs }: CellTimes): number {
+  return Math.min(ringMs, suspectMs, leaseEndMs, lookMs)
+}

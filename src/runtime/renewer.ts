@@ -1,0 +1,83 @@
+import type { Clock } from '../clock.ts'
+import { Heap } from '../heap.ts'
+import type { Timetable } from '../timetable.ts'
+import { Alarm } from './alarm.ts'
+import type { HeldClaim } from './held.ts'
+
+/**
+ * Keeps the leases of claims that still have work: each is extended after a third of its length, so that two
+ * extensions may fail before anything is lost. One call per claim, whatever its size.
+ *
+ * Trust counts from before a call was sent: the timetable cannot have started the lease any earlier.
+ */
+export class Renewer {
+  readonly #timetable: Timetable
+  readonly #clock: Clock
+  readonly #leaseMs: () => number
+  readonly #onLost: (claim: HeldClaim) => void
+  readonly #onError: (error: unknown) => void
+  readonly #claims = new Heap<HeldClaim>()
+  readonly #alarm: Alarm
+  readonly #renewing = new Set<Promise<void>>()
+  #stopped = false
+
+  constructor(
+    timetable: Timetable,
+    clock: Clock,
+    leaseMs: () => number,
+    onLost: (claim: HeldClaim) => void,
+    onError: (error: unknown) => void,
+  ) {
+    this.#timetable = timetable
+    this.#clock = clock
+    this.#leaseMs = leaseMs
+    this.#onLost = onLost
+    this.#onError = onError
+    this.#alarm = new Alarm(clock, () => this.step())
+  }
+
+  add(claim: HeldClaim, leaseMs: number): void {
+    this.#claims.push(claim, this.#clock.monotonicNow() + leaseMs / 3)
+    this.#alarm.noLaterThan(this.#claims.headScore())
+  }
+
+  /** Every task of it is settled. */
+  remove(claim: HeldClaim): void {
+    this.#claims.remove(claim)
+  }
+
+  /** Claims this process holds, for whoever must find one of their tasks. */
+  *claims(): IterableIterator<HeldClaim> {
+    for (const [claim] of this.#claims.entries()) yield claim
+  }
+
+  /** Extends what is due. */
+  step(): void {
+    const nowMs = this.#clock.monotonicNow()
+    while (this.#claims.headScore() <= nowMs) {
+      const claim = this.#claims.head() as HeldClaim
+      const leaseMs = this.#leaseMs()
+      this.#claims.move(claim, nowMs + leaseMs / 3)
+      const renewal = this.#extend(claim, leaseMs, nowMs).finally(() => this.#renewing.delete(renewal))
+      this.#renewing.add(renewal)
+    }
+    if (!this.#stopped) this.#alarm.noLaterThan(this.#claims.headScore())
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#alarm.off()
+    await Promise.all(this.#renewing)
+  }
+
+  async #extend(claim: HeldClaim, leaseMs: number, sentMs: number): Promise<void> {
+    try {
+      const answer = await this.#timetable.extend(claim.at, claim.key, leaseMs)
+      if (answer === 'extended') claim.trustedUntilMs = sentMs + leaseMs
+      // Everything may have been settled while the call was under way: then there was no lease left to lose.
+      else if (claim.open > 0) this.#onLost(claim)
+    } catch (error) {
+      this.#onError(error)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * How much work a consumer can take: free places, and a prefetch that keeps them busy while the next claim is under
+ * way. Claim only what there is room for: what waits here cannot be done by somebody else.
+ */
+import type { Clock } from '../clock.ts'
+import type { Settings } from '../config.ts'
+import { Governor } from './governor.ts'
+import { RateMeter } from './rate-meter.ts'
+
+/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most two batches. */
+const PREFETCH_MS = 100
+
+/** One claim call moves at most this many tasks. */
+const CLAIM_MAX = 1_000
+
+export class Room {
+  readonly #clock: Clock
+  readonly #settings: () => Settings
+  readonly #places: number
+  readonly #batched: boolean
+  readonly #meter: RateMeter
+  readonly #governor = new Governor()
+  /** Pullers that found no room, first come first served. */
+  readonly #hungry = new Set<() => void>()
+  /** Pullers that have a suspect and wait for the consumer to be idle. */
+  readonly #lonely = new Set<() => void>()
+  /** `wanted`: nothing more is claimed until the consumer is idle. `taken`: one suspect runs, and nothing else. */
+  #alone: 'no' | 'wanted' | 'taken' = 'no'
+  #aloneSinceMs = 0
+  #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
+  #busy = 0
+  #reserved = 0
+  /** Tasks claimed and not started. */
+  queued = 0
+  /** Outcomes not recorded yet; the timetable is slow or away when there are many, and more claims would not help. */
+  unrecorded = 0
+
+  constructor(clock: Clock, settings: () => Settings, places: number, batched: boolean) {
+    this.#clock = clock
+    this.#settings = settings
+    this.#places = places
+    this.#batched = batched
+    this.#meter = new RateMeter(clock.monotonicNow())
+  }
+
+  get freePlaces(): number {
+    return this.#places - this.#busy
+  }
+
+  get isIdle(): boolean {
+    return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
+  }
+
+  /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
+  reserve(whenRoom: () => void): number {
+    const { rate, batchSize } = this.#settings()
+    const wanted = this.#alone === 'no' ? Math.min(this.#room(), batchSize, CLAIM_MAX) : 0
+    const granted = wanted === 0 ? 0 : this.#governor.take(wanted, rate, this.#clock.monotonicNow())
+    if (granted === 0) this.#hungry.add(whenRoom)
+    this.#reserved += granted
+    return granted
+  }
+
+  /** A claim came back: what was reserved and not needed is free again. */
+  claimed(reserved: number, taken: number): void {
+    this.#reserved -= reserved
+    this.#governor.giveBack(reserved - taken)
+  }
+
+  /** When a rate is what holds us up: the monotonic moment of its next token. 0: it does not. */
+  nextMs(): number {
+    return this.#alone === 'no' && this.#room() > 0 ? this.#governor.nextMs(this.#clock.monotonicNow()) : 0
+  }
+
+  occupy(places: number): void {
+    this.#busy += places
+  }
+
+  vacate(places: number): void {
+    this.#busy -= places
+  }
+
+  finished(tasks: number): void {
+    this.#meter.add(tasks, this.#clock.monotonicNow())
+  }
+
+  /** Tells one hungry puller that there is room; what it leaves goes to the next. */
+  offer(): void {
+    if (this.isIdle && this.#alone === 'wanted') return callFirst(this.#lonely)
+    if (this.#hungry.size > 0 && this.#alone === 'no' && this.#room() > 0) callFirst(this.#hungry)
+  }
+
+  /** The whole consumer for one suspect. Between two of them, ordinary work gets as much time as the last one took. */
+  reserveAlone(whenIdle: () => void): boolean {
+    const nowMs = this.#clock.monotonicNow()
+    if (this.#alone === 'taken' || nowMs < this.#aloneNotBeforeMs) return false
+    if (this.#alone === 'no') this.#aloneSinceMs = nowMs
+    if (this.isIdle) {
+      this.#alone = 'taken'
+      return true
+    }
+    this.#alone = 'wanted'
+    this.#lonely.add(whenIdle)
+    return false
+  }
+
+  aloneEnded(): void {
+    const nowMs = this.#clock.monotonicNow()
+    this.#alone = 'no'
+    this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
+    this.offer()
+  }
+
+  /** The pullers were replaced: nobody waits any more. */
+  forgetWaiters(): void {
+    this.#hungry.clear()
+    this.#lonely.clear()
+    if (this.#alone === 'wanted') this.#alone = 'no'
+  }
+
+  #room(): number {
+    const { batchSize } = this.#settings()
+    if (this.unrecorded > 2 * Math.max(batchSize, this.#places)) return 0
+    const free = this.freePlaces * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
+    const prefetch = this.#prefetch()
+    if (free > 0) return free + prefetch
+    // Only the prefetch has gaps: fill it in large pieces, not task by task.
+    const gap = prefetch + free
+    return gap * 2 >= prefetch ? Math.max(0, gap) : 0
+  }
+
+  #prefetch(): number {
+    const { leaseMs, batchSize } = this.#settings()
+    return Math.floor(Math.min(this.#meter.perMs * Math.min(PREFETCH_MS, leaseMs / 10), 2 * batchSize))
+  }
+}
+
+function callFirst(waiting: Set<() => void>): void {
+  for (const call of waiting) {
+    waiting.delete(call)
+    return call()
+  }
+}
