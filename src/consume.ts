@@ -1,0 +1,56 @@
+import { type Duration, durationMs } from './duration.ts'
+import { describeValue } from './errors.ts'
+import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
+import { RunningConsumer } from './runtime/consumer.ts'
+import { type Performer, performGuard } from './runtime/performer.ts'
+import { decodeBody } from './schema.ts'
+import type { TopicDefinition } from './topic.ts'
+import type { Consumer, ConsumeOptions } from './topic-api.ts'
+import type { TopicParts } from './topic-parts.ts'
+
+const STOP_TIMEOUT = '20s'
+const CONCURRENCY = 64
+const BATCH_CONCURRENCY = 4
+const CONCURRENCY_MAX = 100_000
+
+/** From what the user gave to a consumer that runs. */
+export function startConsumer<Out>(
+  definition: TopicDefinition<unknown, Out>,
+  { settings, consumers, checkOpen, ...parts }: TopicParts,
+  handler: unknown,
+  performer: Performer<Out>,
+  options: ConsumeOptions<Out>,
+  batched: boolean,
+): Consumer {
+  checkOpen()
+  if (typeof handler !== 'function')
+    throw badOption('handler', `expected a function, got ${describeValue(handler)}`)
+  checkOptions(options, ['concurrency', 'transaction', 'guard'], 'consume')
+  const { guard, transaction } = options
+  if (transaction === true) throw needsLedger('transaction: true')
+  if (guard !== undefined && typeof guard !== 'function')
+    throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
+  const concurrency = options.concurrency ?? (batched ? BATCH_CONCURRENCY : CONCURRENCY)
+  const running = new RunningConsumer<Out>({
+    ...parts,
+    topic: definition.name,
+    settings: () => settings.current,
+    paused: () => settings.paused,
+    decode: (body) => decodeBody(definition.schema, body),
+    performer,
+    guard: guard === undefined ? null : performGuard(guard),
+    concurrency: wholeNumber(concurrency, 1, CONCURRENCY_MAX, 'concurrency'),
+    batched,
+  })
+  const forget = settings.onChange(() => running.reconfigure())
+  const stop = async (given: { readonly timeout?: Duration | undefined } = {}) => {
+    checkOptions(given, ['timeout'], 'stop')
+    const report = await running.stop(durationMs(given.timeout ?? STOP_TIMEOUT, 'timeout'))
+    forget()
+    consumers.delete(consumer)
+    return report
+  }
+  const consumer: Consumer = { stop, [Symbol.asyncDispose]: async () => void (await stop()) }
+  consumers.add(consumer)
+  return consumer
+}

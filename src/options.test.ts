@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest'
+import { checkOptions, nearest } from './options.ts'
+
+const KNOWN = ['concurrency', 'transaction', 'guard', 'tx']
+
+const refusal = (says: string | RegExp, field = 'consume', code = 'bad-option') =>
+  expect.objectContaining({
+    code,
+    details: expect.objectContaining({ field }),
+    message: expect.stringMatching(says),
+  })
+
+describe('checkOptions', () => {
+  test.each<[string, unknown]>([
+    ['nothing given', {}],
+    ['known names', { concurrency: 1, guard: undefined }],
+    ['an object without a prototype', Object.assign(Object.create(null), { tx: 1 })],
+  ])('takes %s', (_, options) => expect(() => checkOptions(options, KNOWN, 'consume')).not.toThrow())
+
+  test.each<[string, unknown, string]>([
+    ['null', null, 'null'],
+    ['undefined', undefined, 'undefined'],
+    ['text', 'fast', "'fast'"],
+    ['a number', 64, '64'],
+    ['an array', [1], 'an array of 1'],
+    ['an empty array', [], 'an array of 0'],
+    // Each of these has no names of its own: taken, it would be silence.
+    ['a Map', new Map([['concurrency', 1]]), 'a Map'],
+    ['a Date', new Date(0), 'a Date'],
+    ['a promise that nobody awaited', Promise.resolve({ concurrency: 1 }), 'a Promise'],
+  ])('refuses %s', (_, options, got) =>
+    expect(() => checkOptions(options, KNOWN, 'consume')).toThrow(
+      refusal(new RegExp(`^consume: expected an object, got ${got}$`)),
+    ),
+  )
+
+  test('refuses an unknown name, says which and what was meant', () => {
+    expect(() => checkOptions({ concurency: 1 }, KNOWN, 'consume')).toThrow(
+      expect.objectContaining({
+        code: 'bad-option',
+        message: "consume: unknown option 'concurency'; did you mean 'concurrency'?",
+        details: { field: 'consume.concurency', hint: "did you mean 'concurrency'?" },
+      }),
+    )
+  })
+
+  test('lists what is known where nothing is near', () =>
+    expect(() => checkOptions({ parallelism: 1 }, KNOWN, 'consume')).toThrow(
+      refusal(/'parallelism'; known: concurrency, transaction, guard, tx$/, 'consume.parallelism'),
+    ))
+
+  test('an unknown name is refused though its value is undefined', () =>
+    expect(() => checkOptions({ gard: undefined }, KNOWN, 'consume')).toThrow(
+      refusal(/did you mean 'guard'/, 'consume.gard'),
+    ))
+
+  test.each(['__proto__', 'constructor', 'toString'])('%s is no known name', (name) =>
+    expect(() => checkOptions(JSON.parse(`{"${name}":1}`), KNOWN, 'consume')).toThrow(
+      refusal(/unknown option/, `consume.${name}`),
+    ),
+  )
+
+  test('uses the code that it is given', () =>
+    expect(() => checkOptions({ gard: 1 }, KNOWN, 'consume', 'bad-config')).toThrow(
+      refusal(/./, 'consume.gard', 'bad-config'),
+    ))
+
+  test('a name of a megabyte costs neither a long message nor a long time', () => {
+    const started = performance.now()
+    let message = ''
+    try {
+      checkOptions({ ['x'.repeat(1_000_000)]: 1 }, KNOWN, 'consume')
+    } catch (error) {
+      message = (error as Error).message
+    }
+    expect(message.length).toBeGreaterThan(0)
+    expect(message.length).toBeLessThan(400)
+    expect(performance.now() - started).toBeLessThan(100)
+  })
+})
+
+describe('nearest', () => {
+  test.each([
+    ['concurency', 'concurrency'],
+    ['Concurrency', 'concurrency'],
+    ['CONCURRENCY', 'concurrency'],
+    ['concurrencyLevel', 'concurrency'],
+    ['transactions', 'transaction'],
+    ['trasnaction', 'transaction'],
+    ['gaurd', 'guard'],
+    ['guards', 'guard'],
+  ])('%s is likely %s', (name, meant) => expect(nearest(name, KNOWN)).toBe(meant))
+
+  test.each(['parallelism', 'retries', 'onProgress'])('%s is like none', (name) =>
+    expect(nearest(name, KNOWN)).toBeNull(),
+  )
+
+  test('takes the nearest of several near ones, and finds nothing among none', () => {
+    expect(nearest('mim', ['max', 'min'])).toBe('min')
+    expect(nearest('max', ['min', 'max'])).toBe('max')
+    expect(nearest('min', [])).toBeNull()
+  })
+})

@@ -1,0 +1,116 @@
+import { atIndex, CHUNK, chunksOf, interrupted } from './bulk.ts'
+import type { InOrder } from './in-order.ts'
+import { newEntry } from './new-entry.ts'
+import { checkAgainst } from './schema.ts'
+import type { NewTask, Scheduled } from './task.ts'
+import type { NewEntry, ScheduleAnswer } from './timetable.ts'
+import type { TopicDefinition } from './topic.ts'
+import type { BulkScheduled } from './topic-api.ts'
+import type { TopicParts } from './topic-parts.ts'
+
+/** An entry, and the answer of a schema that needs time for it. */
+interface Prepared {
+  readonly entry: NewEntry
+  readonly check: Promise<void> | undefined
+}
+
+/** The ways in: one task, an array that is checked as a whole, or a stream of any length. */
+export class Scheduler<In> {
+  readonly #definition: TopicDefinition<In, unknown>
+  readonly #parts: TopicParts
+  readonly #order: InOrder
+
+  constructor(definition: TopicDefinition<In, unknown>, parts: TopicParts, order: InOrder) {
+    this.#definition = definition
+    this.#parts = parts
+    this.#order = order
+  }
+
+  async one(task: NewTask<In>): Promise<Scheduled> {
+    const { entry, check } = this.#prepare(task)
+    const write = async () => {
+      if (check !== undefined) await check
+      return this.#put([entry])
+    }
+    const [answer] = await this.#order.run(write, check !== undefined)
+    return scheduled(entry, answer as ScheduleAnswer)
+  }
+
+  /** Nothing is written before everything is checked; then in pieces, in order. */
+  async array(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
+    const { entries, checks } = this.#prepareAll(tasks, 0)
+    const write = async () => {
+      for (const check of checks) await check
+      const results: Scheduled[] = []
+      for (let at = 0; at < entries.length; at += CHUNK) {
+        const chunk = entries.slice(at, at + CHUNK)
+        const answers = await this.#put(chunk).catch((error: unknown) =>
+          Promise.reject(interrupted(at, error)),
+        )
+        for (const [i, entry] of chunk.entries()) results.push(scheduled(entry, answers[i] as ScheduleAnswer))
+        if (entries.length > CHUNK) await this.#parts.clock.turn()
+      }
+      return results
+    }
+    return this.#order.run(write, checks.length > 0 || entries.length > CHUNK)
+  }
+
+  /** Piece by piece, each checked as a whole. It does not hold up other writes: it may go on for hours. */
+  async stream(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled> {
+    const tally = { created: 0, replaced: 0, kept: 0 }
+    let accepted = 0
+    try {
+      for await (const chunk of chunksOf(tasks)) {
+        this.#parts.checkOpen()
+        const { entries, checks } = this.#prepareAll(chunk, accepted)
+        for (const check of checks) await check
+        for (const { outcome } of await this.#order.run(() => this.#put(entries))) tally[outcome]++
+        accepted += chunk.length
+        await this.#parts.clock.turn()
+      }
+    } catch (error) {
+      throw interrupted(accepted, error)
+    }
+    return tally
+  }
+
+  #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
+    const { timetable, settings } = this.#parts
+    return timetable.schedule(this.#definition.name, entries, settings.current.mergeMs)
+  }
+
+  #prepareAll(
+    tasks: readonly NewTask<In>[],
+    offset: number,
+  ): { entries: NewEntry[]; checks: Promise<void>[] } {
+    const checks: Promise<void>[] = []
+    const entries = tasks.map((task, i) => {
+      try {
+        const { entry, check } = this.#prepare(task)
+        if (check !== undefined)
+          checks.push(handled(check.catch((error: unknown) => Promise.reject(atIndex(error, offset + i)))))
+        return entry
+      } catch (error) {
+        throw atIndex(error, offset + i)
+      }
+    })
+    return { entries, checks }
+  }
+
+  #prepare(task: NewTask<In>): Prepared {
+    const { settings, random } = this.#parts
+    const entry = newEntry(task, settings.current.slotBy, random)
+    const check = checkAgainst(this.#definition.schema, entry.body)
+    return { entry, check: check === undefined ? undefined : handled(check) }
+  }
+}
+
+/** It is awaited later, perhaps after other writes: until then a refusal must not count as unhandled. */
+function handled(check: Promise<void>): Promise<void> {
+  check.catch(() => {})
+  return check
+}
+
+function scheduled({ key }: NewEntry, { dueMs, outcome, inFlight }: ScheduleAnswer): Scheduled {
+  return { key, dueAt: new Date(dueMs), outcome, inFlight }
+}

@@ -1,0 +1,25 @@
+import { silentLogger } from '../logger.ts'
+import type { Context } from '../runtime/call.ts'
+import type { Task } from '../task.ts'
+
+/** A task as a handler gets it, to call the handler as the plain function it is. */
+export function task<Out>(payload: Out, fields: Partial<Omit<Task<Out>, 'payload'>> = {}): Task<Out> {
+  return {
+    id: 'test/task/1',
+    topic: 'test',
+    key: 'task',
+    dueAt: new Date('2026-01-01T00:00:00Z'),
+    latenessMs: 0,
+    attempt: 1,
+    deliveries: 1,
+    tags: [],
+    priority: 'normal',
+    ...fields,
+    payload,
+  }
+}
+
+/** The second argument of a handler. Bring a signal of your own to abort it. */
+export function context(fields: Partial<Context> = {}): Context {
+  return { signal: new AbortController().signal, logger: silentLogger, ...fields }
+}

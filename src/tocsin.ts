@@ -1,0 +1,180 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { type Clock, systemClock } from './clock.ts'
+import { type Duration, durationMs } from './duration.ts'
+import { describeValue, TocsinError } from './errors.ts'
+import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from './events.ts'
+import type { Jsonified } from './json.ts'
+import { type Logger, plainLogger, silentLogger } from './logger.ts'
+import { checkOptions, nearest } from './options.ts'
+import { type Random, systemRandom } from './random.ts'
+import type { Timetable } from './timetable.ts'
+import { MemoryTimetable } from './timetables/memory/timetable.ts'
+import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic.ts'
+import type { Consumer, Topic } from './topic-api.ts'
+import { TopicHandle } from './topic-handle.ts'
+import { TopicSettings } from './topic-settings.ts'
+
+export interface OpenOptions {
+  /** Where timers wait. 'memory:' keeps them in this process, and nothing outlives it. */
+  readonly timetable?: 'memory:' | (string & {}) | undefined
+  /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
+  readonly logger?: Logger | false | undefined
+}
+
+/** What a Tocsin is made of; tests bring their own clock. */
+export interface TocsinParts {
+  readonly timetable: Timetable
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+}
+
+interface KnownTopic {
+  readonly definition: TopicDefinition<unknown, unknown>
+  readonly handle: Topic<unknown, unknown>
+}
+
+export class Tocsin implements AsyncDisposable {
+  readonly #parts: TocsinParts
+  readonly #announcer: Announcer
+  readonly #topics = new Map<string, KnownTopic>()
+  readonly #consumers = new Set<Consumer>()
+  #closing: Promise<void> | null = null
+
+  static async open(options: OpenOptions = {}): Promise<Tocsin> {
+    checkOptions(options, ['timetable', 'logger'], 'open')
+    const { timetable } = options
+    if (timetable !== 'memory:') throw unsupported(timetable)
+    const logger = checkLogger(options.logger)
+    return new Tocsin({
+      timetable: new MemoryTimetable(systemClock, systemRandom),
+      clock: systemClock,
+      random: systemRandom,
+      logger,
+    })
+  }
+
+  /** Use `Tocsin.open`. */
+  protected constructor(parts: TocsinParts) {
+    this.#parts = parts
+    this.#announcer = new Announcer(parts.logger)
+  }
+
+  /** A topic by its definition, shared by producers and workers; or by its name, with settings or without. */
+  topic<In, Out>(definition: TopicDefinition<In, Out>): Topic<In, Out>
+  topic<S extends StandardSchemaV1>(
+    name: string,
+    config: WithSchema<S>,
+  ): Topic<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
+  topic<T = unknown>(name: string, config?: WithoutSchema): Topic<T, Jsonified<T>>
+  topic(given: TopicDefinition<unknown, unknown> | string, config?: WithoutSchema): Topic<unknown, unknown> {
+    this.#checkOpen()
+    const byName = typeof given === 'string'
+    const definition = byName ? defineTopic(given, config) : checkDefinition(given)
+    const known = this.#topics.get(definition.name)
+    if (known === undefined) return this.#declare(definition)
+    if (byName && config === undefined) return known.handle
+    checkSameDefinition(known.definition, definition)
+    return known.handle
+  }
+
+  /** Answers a function that ends it. */
+  on<N extends EventName>(event: N, listener: (event: TocsinEvents[N]) => void): () => void {
+    if (!EVENT_NAMES.includes(event)) {
+      const near = nearest(String(event), EVENT_NAMES)
+      const hint = near === null ? `events: ${EVENT_NAMES.join(', ')}` : `did you mean '${near}'?`
+      throw new TocsinError('bad-option', `on: no event ${describeValue(event)}; ${hint}`, {
+        field: 'event',
+        hint,
+      })
+    }
+    return this.#announcer.on(event, listener)
+  }
+
+  /** Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. */
+  async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    checkOptions(options, ['timeout'], 'close')
+    const timeoutMs = durationMs(options.timeout ?? '20s', 'timeout')
+    this.#closing ??= this.#close(timeoutMs)
+    await this.#closing
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #close(timeout: number): Promise<void> {
+    await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout })))
+    await this.#parts.timetable.close()
+  }
+
+  #declare(definition: TopicDefinition<unknown, unknown>): Topic<unknown, unknown> {
+    const { timetable, clock, random, logger } = this.#parts
+    const announcer = this.#announcer
+    const settings = new TopicSettings(definition.name, definition.config, announcer, logger)
+    const handle = new TopicHandle(definition, {
+      timetable,
+      clock,
+      random,
+      logger,
+      announcer,
+      settings,
+      checkOpen: () => this.#checkOpen(),
+      consumers: this.#consumers,
+    })
+    this.#topics.set(definition.name, { definition, handle })
+    return handle
+  }
+
+  #checkOpen(): void {
+    if (this.#closing !== null) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
+  }
+}
+
+function unsupported(timetable: unknown): TocsinError {
+  const what =
+    timetable === undefined ? 'Tocsin.open() without a timetable' : `timetable ${describeValue(timetable)}`
+  return new TocsinError(
+    'unsupported',
+    `${what} is not available in this version. What works: Tocsin.open({ timetable: 'memory:' }), which keeps timers in this process and loses them when it ends`,
+    { field: 'timetable' },
+  )
+}
+
+function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
+  const definition = given as TopicDefinition<unknown, unknown> | null
+  if (typeof definition?.name === 'string' && typeof definition.config === 'object') return definition
+  throw new TocsinError(
+    'bad-topic',
+    `expected a topic's name or what defineTopic returned, got ${describeValue(given)}`,
+  )
+}
+
+/** Two parts of a program that mean different things by one topic would overrule each other by chance. */
+function checkSameDefinition(
+  known: TopicDefinition<unknown, unknown>,
+  given: TopicDefinition<unknown, unknown>,
+): void {
+  if (known === given) return
+  if (known.schema === given.schema && JSON.stringify(known.config) === JSON.stringify(given.config)) return
+  throw new TocsinError(
+    'bad-topic',
+    `topic '${given.name}' was declared before with another schema or other settings; share one defineTopic, or leave the settings out`,
+    { field: 'topic' },
+  )
+}
+
+function checkLogger(logger: unknown): Logger {
+  if (logger === undefined) return plainLogger
+  if (logger === false) return silentLogger
+  const candidate = logger as Record<string, unknown> | null
+  const complete = ['debug', 'info', 'warn', 'error'].every(
+    (level) => typeof candidate?.[level] === 'function',
+  )
+  if (complete) return logger as Logger
+  throw new TocsinError(
+    'bad-option',
+    'logger: expected debug, info, warn and error, as pino has them, or false',
+    { field: 'logger' },
+  )
+}

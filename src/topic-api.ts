@@ -1,0 +1,96 @@
+/** The public face of a topic. Every optional input also takes undefined. */
+import type { ConfigView, LiveConfig } from './config.ts'
+import type { Duration } from './duration.ts'
+import type { Instant } from './instant.ts'
+import type { Context, Tx } from './runtime/call.ts'
+import type { StopReport } from './runtime/consumer.ts'
+import type { BatchHandler, Handler } from './runtime/performer.ts'
+import type { Cancelled, NewTask, Rescheduled, Scheduled, State, Task, TaskInfo, When } from './task.ts'
+
+/** All live tasks with a tag, or whose key has a prefix (the part before its first ':'). */
+export type By =
+  | { readonly tag: string; readonly prefix?: undefined }
+  | { readonly prefix: string; readonly tag?: undefined }
+
+export type Selector = { readonly keys: readonly string[] } | By | { readonly all: true }
+
+export interface WriteOptions {
+  /** The caller's transaction, in the database that has the ledger. */
+  readonly tx?: Tx | undefined
+}
+
+export interface BulkOptions extends WriteOptions {
+  readonly onProgress?: ((done: number) => void) | undefined
+}
+
+export interface ListOptions {
+  readonly state?: State | undefined
+  readonly tag?: string | undefined
+  readonly prefix?: string | undefined
+  readonly dueFrom?: Instant | undefined
+  readonly dueTo?: Instant | undefined
+  /** 1–1,000; 100 by default. */
+  readonly limit?: number | undefined
+  readonly cursor?: string | null | undefined
+}
+
+export interface ForecastOptions {
+  readonly from?: Instant | undefined
+  readonly to: Instant
+  readonly step?: Duration | undefined
+}
+
+export interface ConsumeOptions<Out> {
+  /** Calls of the handler at a time in this process: 64 by default, 4 for batches. */
+  readonly concurrency?: number | undefined
+  readonly transaction?: boolean | undefined
+  /** Asked about many tasks at once before any of them starts; false: it ends 'obsolete', no attempt is made. */
+  readonly guard?:
+    | ((tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>)
+    | undefined
+}
+
+export interface Consumer extends AsyncDisposable {
+  /**
+   * Claims nothing more, waits for running handlers (20 s by default), then aborts their signals and gives their
+   * tasks back: due at once elsewhere, no failure. Calling it again gives the same answer.
+   */
+  stop(options?: { readonly timeout?: Duration | undefined }): Promise<StopReport>
+}
+
+export type BulkScheduled = { readonly created: number; readonly replaced: number; readonly kept: number }
+
+export interface Topic<In, Out> {
+  readonly name: string
+  schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
+  /** Answers in order. Whatever is wrong with any of them is refused before the first is written. */
+  scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
+  /** Any number, in flat memory. */
+  scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
+  cancel(key: string, options?: WriteOptions): Promise<Cancelled>
+  cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]>
+  cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }>
+  reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled>
+  /** `shift: '+10m'` or `'-1h'` moves each from where it is. */
+  rescheduleBy(
+    by: By,
+    when: When | { readonly shift: string },
+    options?: BulkOptions,
+  ): Promise<{ rescheduled: number; inFlight: number }>
+  /** Null when the key has no live and no dead task. */
+  get(key: string): Promise<TaskInfo<Out> | null>
+  /** Soonest first; `cursor` continues, null ends. Without `state`: pending and claimed. */
+  list(options?: ListOptions): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }>
+  counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }>
+  forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]>
+  config(): Promise<ConfigView>
+  configure(patch: LiveConfig, options?: { readonly ifVersion?: number | undefined }): Promise<ConfigView>
+  consume(handler: Handler<Out>, options?: ConsumeOptions<Out>): Consumer
+  consumeBatch(handler: BatchHandler<Out>, options?: ConsumeOptions<Out>): Consumer
+  readonly dead: {
+    replay(which: Selector): Promise<{ replayed: number }>
+    purge(which: Selector): Promise<{ purged: number }>
+  }
+  pause(): Promise<void>
+  resume(): Promise<void>
+}

@@ -1,0 +1,316 @@
+import { placesOf } from './bulk.ts'
+import { CELLS, cellOf } from './cell.ts'
+import type { ConfigView, LiveConfig } from './config.ts'
+import { startConsumer } from './consume.ts'
+import { decodeCursor, encodeCursor } from './cursor.ts'
+import { durationMs } from './duration.ts'
+import { describeValue, TocsinError } from './errors.ts'
+import { InOrder } from './in-order.ts'
+import { instantMs, LAST_INSTANT_MS } from './instant.ts'
+import { checkKey, checkPrefix, checkTag } from './key.ts'
+import { ringTime, shiftTime } from './new-entry.ts'
+import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
+import { decodePayload } from './payload.ts'
+import { type BatchHandler, type Handler, performBatch, performOne } from './runtime/performer.ts'
+import { Scheduler } from './scheduler.ts'
+import { decodeBody } from './schema.ts'
+import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
+import type { EntryView, Place, RescheduleAnswer, RingTime, Selection } from './timetable.ts'
+import type { TopicDefinition } from './topic.ts'
+import type {
+  BulkOptions,
+  BulkScheduled,
+  By,
+  Consumer,
+  ConsumeOptions,
+  ForecastOptions,
+  ListOptions,
+  Selector,
+  Topic,
+  WriteOptions,
+} from './topic-api.ts'
+import type { TopicParts } from './topic-parts.ts'
+
+const PAGE_SIZE = 100
+const PAGE_SIZE_MAX = 1_000
+const FORECAST_STEPS_MAX = 10_000
+const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
+
+/** What `toc.topic(…)` returns: checks what comes in, asks the timetable, shapes what goes out. */
+export class TopicHandle<In, Out> implements Topic<In, Out> {
+  readonly name: string
+  readonly #definition: TopicDefinition<In, Out>
+  readonly #parts: TopicParts
+  readonly #order = new InOrder()
+  readonly #scheduler: Scheduler<In>
+
+  constructor(definition: TopicDefinition<In, Out>, parts: TopicParts) {
+    this.name = definition.name
+    this.#definition = definition
+    this.#parts = parts
+    this.#scheduler = new Scheduler(definition, parts, this.#order)
+  }
+
+  async schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
+    this.#checkWrite(options)
+    return this.#scheduler.one(task)
+  }
+
+  scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
+  scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
+  async scheduleMany(
+    tasks: readonly NewTask<In>[] | Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
+    options?: WriteOptions,
+  ): Promise<Scheduled[] | BulkScheduled> {
+    this.#checkWrite(options)
+    if (Array.isArray(tasks)) return this.#scheduler.array(tasks as readonly NewTask<In>[])
+    if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
+    throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
+  }
+
+  async cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
+    const [answer] = await this.cancelMany([key], options)
+    return answer as Cancelled
+  }
+
+  async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
+    this.#checkWrite(options)
+    const places = this.#places(keys)
+    const { timetable } = this.#parts
+    const answers = await this.#order.run(() => timetable.cancel(this.name, places))
+    return places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' }))
+  }
+
+  async cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
+    this.#checkWrite(options)
+    const { timetable } = this.#parts
+    const tally = { cancelled: 0, inFlight: 0 }
+    await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
+      const answers = await timetable.cancel(this.name, places)
+      tally.cancelled += answers.filter((answer) => answer === 'cancelled').length
+      tally.inFlight += answers.filter((answer) => answer === 'in-flight').length
+    })
+    return tally
+  }
+
+  async reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled> {
+    this.#checkWrite(options)
+    checkOptions(when, ['delay', 'at'], 'when')
+    const time = ringTime(when, 'when')
+    const [answer] = await this.#order.run(() => this.#move(this.#places([key]), time))
+    return { key, outcome: answer?.outcome ?? 'not-found', dueAt: dateOrNull(answer?.dueMs ?? null) }
+  }
+
+  async rescheduleBy(
+    by: By,
+    when: When | { readonly shift: string },
+    options?: BulkOptions,
+  ): Promise<{ rescheduled: number; inFlight: number }> {
+    this.#checkWrite(options)
+    checkOptions(when, ['delay', 'at', 'shift'], 'when')
+    const time = 'shift' in when ? shiftTime(when.shift) : ringTime(when, 'when')
+    const tally = { rescheduled: 0, inFlight: 0 }
+    await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
+      for (const { outcome } of await this.#move(places, time)) {
+        if (outcome === 'rescheduled') tally.rescheduled++
+        else if (outcome === 'in-flight') tally.inFlight++
+      }
+    })
+    return tally
+  }
+
+  async get(key: string): Promise<TaskInfo<Out> | null> {
+    this.#parts.checkOpen()
+    const [place] = this.#places([key])
+    const view = await this.#parts.timetable.get(this.name, place as Place)
+    return view === null ? null : this.#info(view)
+  }
+
+  async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
+    const { state, tag, prefix, dueFrom, dueTo, cursor } = options
+    const limit = wholeNumber(options.limit ?? PAGE_SIZE, 1, PAGE_SIZE_MAX, 'limit')
+    const views = await this.#parts.timetable.list(this.name, {
+      state: liveOrDead(state),
+      tag: tag === undefined ? null : checkTag(tag),
+      prefix: prefix === undefined ? null : checkPrefix(prefix),
+      dueFromMs: dueFrom === undefined ? 0 : instantMs(dueFrom, 'dueFrom'),
+      dueToMs: dueTo === undefined ? LAST_INSTANT_MS : instantMs(dueTo, 'dueTo'),
+      limit,
+      after: cursor === undefined || cursor === null ? null : decodeCursor(cursor),
+    })
+    const last = views.length === limit ? views.at(-1) : undefined
+    return {
+      tasks: await Promise.all(views.map((view) => this.#info(view))),
+      cursor: last === undefined ? null : encodeCursor(last),
+    }
+  }
+
+  async counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }> {
+    this.#parts.checkOpen()
+    return this.#parts.timetable.counts(this.name)
+  }
+
+  async forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['from', 'to', 'step'], 'forecast')
+    const { timetable } = this.#parts
+    const fromMs = options.from === undefined ? await timetable.nowMs() : instantMs(options.from, 'from')
+    const toMs = instantMs(options.to, 'to')
+    const stepMs = durationMs(options.step ?? '1m', 'step')
+    if (toMs <= fromMs)
+      throw new TocsinError('bad-time', "forecast: 'to' is not after 'from'", { field: 'to' })
+    if (stepMs < 1 || (toMs - fromMs) / stepMs > FORECAST_STEPS_MAX)
+      throw badOption('step', `too fine for this span; at most ${FORECAST_STEPS_MAX} steps`)
+    const steps = await timetable.forecast(this.name, fromMs, toMs, stepMs)
+    return steps.map((due, i) => ({ at: new Date(fromMs + i * stepMs), due }))
+  }
+
+  async config(): Promise<ConfigView> {
+    this.#parts.checkOpen()
+    return this.#parts.settings.view()
+  }
+
+  async configure(
+    patch: LiveConfig,
+    options: { readonly ifVersion?: number | undefined } = {},
+  ): Promise<ConfigView> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['ifVersion'], 'configure')
+    return this.#parts.settings.configure(patch, options.ifVersion)
+  }
+
+  async pause(): Promise<void> {
+    this.#parts.checkOpen()
+    this.#parts.settings.pause(true)
+  }
+
+  async resume(): Promise<void> {
+    this.#parts.checkOpen()
+    this.#parts.settings.pause(false)
+  }
+
+  consume(handler: Handler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
+    return startConsumer(this.#definition, this.#parts, handler, performOne(handler), options, false)
+  }
+
+  consumeBatch(handler: BatchHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
+    return startConsumer(this.#definition, this.#parts, handler, performBatch(handler), options, true)
+  }
+
+  readonly dead = {
+    replay: async (which: Selector): Promise<{ replayed: number }> => {
+      let replayed = 0
+      await this.#eachDead(which, async (places) => {
+        const answers = await this.#parts.timetable.replay(this.name, places)
+        replayed += answers.filter((answer) => answer === 'replayed').length
+      })
+      return { replayed }
+    },
+    purge: async (which: Selector): Promise<{ purged: number }> => {
+      let purged = 0
+      await this.#eachDead(which, async (places) => {
+        const answers = await this.#parts.timetable.purge(this.name, places)
+        purged += answers.filter((answer) => answer === 'purged').length
+      })
+      return { purged }
+    },
+  }
+
+  #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {
+    return this.#parts.timetable.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
+  }
+
+  async #sweep(
+    among: 'live' | 'dead',
+    what: Selection,
+    options: BulkOptions | undefined,
+    step: (places: Place[]) => Promise<void>,
+  ): Promise<void> {
+    const { timetable, clock, settings } = this.#parts
+    const home =
+      'prefix' in what && settings.current.slotBy === 'prefix' ? [cellOf(what.prefix, 'prefix')] : ALL_CELLS
+    let done = 0
+    for await (const places of placesOf(timetable, clock, this.name, home, among, what)) {
+      this.#parts.checkOpen()
+      await this.#order.run(() => step(places))
+      done += places.length
+      options?.onProgress?.(done)
+    }
+  }
+
+  async #eachDead(which: Selector, step: (places: Place[]) => Promise<void>): Promise<void> {
+    this.#parts.checkOpen()
+    checkOptions(which, ['keys', 'tag', 'prefix', 'all'], 'which')
+    if ('keys' in which) return this.#order.run(() => step(this.#places(which.keys)))
+    const what: Selection = 'all' in which ? { all: true } : this.#selection(which, 'which')
+    if ('all' in which && which.all !== true)
+      throw badOption('which', 'write { all: true } to mean all of them')
+    return this.#sweep('dead', what, undefined, step)
+  }
+
+  #selection(by: By, where: string): Selection {
+    checkOptions(by, ['tag', 'prefix'], where)
+    const { tag, prefix } = by
+    if ((tag === undefined) === (prefix === undefined))
+      throw badOption(where, "give one of 'tag' and 'prefix'")
+    return tag === undefined ? { prefix: checkPrefix(prefix) } : { tag: checkTag(tag) }
+  }
+
+  #places(keys: readonly string[]): Place[] {
+    if (!Array.isArray(keys)) throw badOption('keys', `expected an array of keys, got ${describeValue(keys)}`)
+    const { slotBy } = this.#parts.settings.current
+    return keys.map((given) => {
+      const key = checkKey(given)
+      return { key, cell: cellOf(key, slotBy) }
+    })
+  }
+
+  async #info(view: EntryView): Promise<TaskInfo<Out>> {
+    const decoded = await decodeBody(this.#definition.schema, view.body)
+    return {
+      id: view.id,
+      topic: this.name,
+      key: view.key,
+      // A payload that no longer fits its schema is shown as it is: looking must not fail.
+      payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
+      dueAt: new Date(view.dueMs),
+      attempt: view.failures + 1,
+      deliveries: view.deliveries,
+      tags: view.tags,
+      priority: view.priority,
+      state: view.state,
+      createdAt: new Date(view.createdMs),
+      updatedAt: new Date(view.updatedMs),
+      lastError: view.lastError,
+      deadCause: view.deadCause,
+    }
+  }
+
+  #checkWrite(options: WriteOptions | BulkOptions | undefined): void {
+    this.#parts.checkOpen()
+    if (options === undefined) return
+    checkOptions(options, ['tx', 'onProgress'], 'options')
+    if (options.tx !== undefined) throw needsLedger('{ tx }')
+  }
+}
+
+const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
+
+function dateOrNull(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms)
+}
+
+function liveOrDead(state: State | undefined): EntryView['state'] | null {
+  if (state === undefined) return null
+  if (state === 'pending' || state === 'claimed' || state === 'dead') return state
+  if (ENDED.includes(state)) throw needsLedger(`list({ state: '${state}' })`)
+  throw badOption('state', `${describeValue(state)}; use pending, claimed, dead, done, cancelled or obsolete`)
+}
+
+function isLoopable(value: unknown): boolean {
+  return (
+    value !== null && typeof value === 'object' && (Symbol.iterator in value || Symbol.asyncIterator in value)
+  )
+}

@@ -1,0 +1,21 @@
+import type { Clock } from './clock.ts'
+import type { Announcer } from './events.ts'
+import type { Logger } from './logger.ts'
+import type { Random } from './random.ts'
+import type { Timetable } from './timetable.ts'
+import type { Consumer } from './topic-api.ts'
+import type { TopicSettings } from './topic-settings.ts'
+
+/** What a topic works with: its Tocsin's parts, and its own settings. */
+export interface TopicParts {
+  readonly timetable: Timetable
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly announcer: Announcer
+  readonly settings: TopicSettings
+  /** Throws 'closed' once the Tocsin is. */
+  readonly checkOpen: () => void
+  /** Consumers that `close` must stop. */
+  readonly consumers: Set<Consumer>
+}

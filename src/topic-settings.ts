@@ -1,0 +1,95 @@
+import {
+  type ConfigView,
+  checkConfig,
+  driftOf,
+  effectiveConfig,
+  type LiveConfig,
+  patchLive,
+  type Settings,
+  settingsOf,
+  type TopicConfig,
+} from './config.ts'
+import { TocsinError } from './errors.ts'
+import type { Announcer } from './events.ts'
+import type { Logger } from './logger.ts'
+
+/** A topic's settings as they are in force in this process, and who wants to hear when they change. */
+export class TopicSettings {
+  readonly #topic: string
+  readonly #code: TopicConfig
+  readonly #announcer: Announcer
+  readonly #logger: Logger
+  readonly #listeners = new Set<() => void>()
+  #live: TopicConfig = {}
+  #version = 0
+  #paused = false
+  #settings: Settings
+
+  constructor(topic: string, code: TopicConfig, announcer: Announcer, logger: Logger) {
+    this.#topic = topic
+    this.#code = checkConfig(code, `topic '${topic}'`)
+    this.#announcer = announcer
+    this.#logger = logger
+    this.#settings = settingsOf(effectiveConfig(this.#code, this.#live), `topic '${topic}'`)
+  }
+
+  get current(): Settings {
+    return this.#settings
+  }
+
+  get paused(): boolean {
+    return this.#paused
+  }
+
+  get code(): TopicConfig {
+    return this.#code
+  }
+
+  view(): ConfigView {
+    const effective = effectiveConfig(this.#code, this.#live)
+    return { version: this.#version, effective, live: this.#live, code: this.#code, paused: this.#paused }
+  }
+
+  /** All of the patch or nothing of it. */
+  configure(patch: LiveConfig, ifVersion: number | undefined): ConfigView {
+    if (ifVersion !== undefined && ifVersion !== this.#version)
+      throw new TocsinError(
+        'version-conflict',
+        `topic '${this.#topic}': version ${ifVersion} was expected, ${this.#version} is in force; read config() again`,
+        { expected: ifVersion, version: this.#version },
+      )
+    const live = patchLive(this.#live, patch, `topic '${this.#topic}'`)
+    const settings = settingsOf(effectiveConfig(this.#code, live), `topic '${this.#topic}'`)
+    this.#live = live
+    this.#settings = settings
+    this.#changed()
+    this.#announceDrift()
+    return this.view()
+  }
+
+  pause(paused: boolean): void {
+    if (this.#paused === paused) return
+    this.#paused = paused
+    this.#changed()
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  #changed(): void {
+    this.#version++
+    const { version, effective, paused } = this.view()
+    for (const listener of this.#listeners) listener()
+    this.#announcer.emit('config', { topic: this.#topic, version, effective, paused })
+  }
+
+  /** A value that the code asks for and does not get is said aloud, never passed over. */
+  #announceDrift(): void {
+    for (const row of driftOf(this.#code, this.view().effective)) {
+      this.#logger.warn({ topic: this.#topic, ...row }, 'the live configuration overrides what the code says')
+      this.#announcer.emit('drift', { topic: this.#topic, ...row })
+    }
+  }
+}
