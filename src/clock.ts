@@ -20,14 +20,15 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonicNow: () => performance.now(),
   after(delayMs, ring) {
+    const dueMs = performance.now() + delayMs
     let timer: NodeJS.Timeout
-    const sleep = (leftMs: number) => {
-      timer =
-        leftMs > LONGEST_TIMER_MS
-          ? setTimeout(() => sleep(leftMs - LONGEST_TIMER_MS), LONGEST_TIMER_MS)
-          : setTimeout(ring, Math.max(0, Math.ceil(leftMs)))
+    const sleep = () => {
+      const leftMs = Math.max(0, Math.ceil(dueMs - performance.now()))
+      timer = setTimeout(wake, Math.min(leftMs, LONGEST_TIMER_MS))
     }
-    sleep(delayMs)
+    // Node's timers go by whole milliseconds and ring up to one too early: then sleep for what is left.
+    const wake = () => (performance.now() < dueMs ? sleep() : ring())
+    sleep()
     return () => clearTimeout(timer)
   },
   turn: () => new Promise((resolve) => setImmediate(resolve)),

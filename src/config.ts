@@ -108,6 +108,8 @@ const RULES: Record<keyof TopicConfig, Rule> = {
   objective: (value, path) => shaped(value, path, { p99: duration(0) }, ['p99']),
 }
 
+export const CONFIG_FIELDS = Object.keys(RULES)
+
 /** The code layer: checked, in one spelling, without what is undefined. */
 export function checkConfig(config: unknown, where: string): TopicConfig {
   return shaped(config, where, RULES) as TopicConfig

@@ -28,7 +28,7 @@ function refusal(value: unknown, field: string, ms: number): TocsinError {
   const hint =
     ms > LONGEST_DURATION_MS
       ? 'the longest is 36500d'
-      : typeof value === 'string' && /^\d+$/.test(value)
+      : typeof value === 'string' && /^\d{1,15}$/.test(value)
         ? `say which unit: '${value}s', '${value}ms', or the number ${value} for milliseconds`
         : "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
   return new TocsinError('bad-duration', `${field}: ${describeValue(value)} is not a duration; ${hint}`, {

@@ -102,17 +102,28 @@ export function describeError(thrown: unknown): string {
 
 const ERROR_TEXT_LIMIT = 500
 
-/** Error texts are kept with the task: a limit on everything. */
+/** Error texts are kept with the task, in stores that refuse control characters and half pairs: one short, clean line. */
 export function boundedText(text: string): string {
-  return text.length > ERROR_TEXT_LIMIT ? `${text.slice(0, ERROR_TEXT_LIMIT - 1)}…` : text
+  const line = text.slice(0, ERROR_TEXT_LIMIT * 2).replace(/\p{Cc}+/gu, ' ')
+  const cut = line.length > ERROR_TEXT_LIMIT ? `${line.slice(0, ERROR_TEXT_LIMIT - 1)}…` : line
+  return cut.toWellFormed()
 }
 
 /** A value as an error message shows it: short, quoted, never throwing. */
 export function describeValue(value: unknown): string {
-  if (typeof value === 'string') return value.length > 60 ? `'${value.slice(0, 57)}…'` : `'${value}'`
-  if (value === null || typeof value !== 'object') return String(value)
-  if (Array.isArray(value)) return `an array of ${value.length}`
-  return Object.prototype.toString.call(value) === '[object Object]'
-    ? 'an object'
-    : `a ${value.constructor?.name ?? 'value'}`
+  try {
+    if (typeof value === 'string') return `'${short(value)}'`
+    if (typeof value === 'function') return 'a function'
+    if (value === null || typeof value !== 'object') return short(String(value))
+    if (Array.isArray(value)) return `an array of ${value.length}`
+    return Object.prototype.toString.call(value) === '[object Object]'
+      ? 'an object'
+      : `a ${value.constructor?.name ?? 'value'}`
+  } catch {
+    return 'a value that cannot be described'
+  }
+}
+
+function short(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 57).toWellFormed()}…` : text
 }

@@ -62,7 +62,12 @@ function textMs(text: string, field: string): number {
   const back = new Date(wallMs).toISOString().slice(0, 19)
   if (back !== `${year}-${month}-${day}T${hour}:${minute}:${second}`)
     throw refuse(text, field, 'there is no such moment')
-  return wallMs - offsetMs(offset, text, field) + Math.ceil(Number(`0.${fraction || '0'}`) * 1000)
+  return wallMs - offsetMs(offset, text, field) + fractionMs(fraction)
+}
+
+/** By digits, not by floating point: anything beyond a millisecond counts as one more. */
+function fractionMs(digits: string): number {
+  return Number(digits.slice(0, 3).padEnd(3, '0')) + (/[1-9]/.test(digits.slice(3)) ? 1 : 0)
 }
 
 function offsetMs(offset: string, text: string, field: string): number {

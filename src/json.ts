@@ -1,30 +1,45 @@
+import type { Json } from './errors.ts'
+
 /** What arrives when a `T` was sent as JSON: dates are text, methods and undefined are gone. */
 export type Jsonified<T> = unknown extends T
   ? T
-  : T extends { toJSON(): infer J }
-    ? Jsonified<J>
-    : T extends string | number | boolean | null
-      ? T
-      : T extends bigint | symbol | undefined | ((...args: never[]) => unknown)
+  : // What is JSON already stays as it is; asked first, or a recursive type would never end.
+    T extends Json
+    ? T
+    : T extends { toJSON(key: never): infer J }
+      ? Jsonified<J>
+      : T extends bigint | Dropped
         ? never
-        : T extends readonly unknown[]
-          ? { [I in keyof T]: JsonifiedItem<T[I]> }
-          : T extends object
-            ? { [K in keyof T as JsonKey<T, K>]: JsonifiedProperty<T[K]> }
-            : never
+        : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+          ? {}
+          : T extends readonly unknown[]
+            ? { [I in keyof T]: JsonifiedItem<T[I]> }
+            : T extends object
+              ? JsonifiedObject<T>
+              : never
 
+/** What JSON leaves out of an object, and writes as null in an array. */
 type Dropped = undefined | symbol | ((...args: never[]) => unknown)
 
-/** In an array JSON writes null where there is nothing to write. */
 type JsonifiedItem<T> = unknown extends T ? T : T extends Dropped ? null : Jsonified<T>
+
+/** A property that may hold something dropped may be missing on arrival. */
+type JsonifiedObject<T> = Flat<
+  { [K in keyof T as Sent<T, K, 'always'>]: JsonifiedProperty<T[K]> } & {
+    [K in keyof T as Sent<T, K, 'perhaps'>]?: JsonifiedProperty<T[K]>
+  }
+>
+
+type Flat<T> = { [K in keyof T]: T[K] }
 
 type JsonifiedProperty<T> = unknown extends T ? T : Jsonified<Exclude<T, Dropped>>
 
-/** Symbol keys and properties that never hold JSON are not sent at all. */
-type JsonKey<T, K extends keyof T> = K extends symbol
-  ? never
-  : unknown extends T[K]
-    ? K
-    : [T[K]] extends [Dropped]
-      ? never
-      : K
+type Sent<T, K extends keyof T, When> = K extends symbol ? never : When extends SentWhen<T[K]> ? K : never
+
+type SentWhen<V> = unknown extends V
+  ? 'always'
+  : [V] extends [Dropped]
+    ? 'never'
+    : [Extract<V, Dropped>] extends [never]
+      ? 'always'
+      : 'perhaps'

@@ -29,7 +29,7 @@ export function checkTags(tags: unknown, field = 'tags'): readonly string[] | nu
   if (tags === undefined) return null
   if (!Array.isArray(tags)) throw badTags(field, `expected an array of text, got ${describeValue(tags)}`)
   if (tags.length === 0) return null
-  const unique = [...new Set(tags.map((tag, i) => checkTag(tag, `${field}[${i}]`)))].sort()
+  const unique = [...new Set(Array.from(tags, (tag: unknown, i) => checkTag(tag, `${field}[${i}]`)))].sort()
   if (unique.length > TAGS_MAX) throw badTags(field, `${unique.length} tags; at most ${TAGS_MAX} are kept`)
   return Object.freeze(unique)
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { checkOptions, nearest } from './options.ts'
+import { badOption, checkOptions, nearest, needsLedger, wholeNumber } from './options.ts'
 
 const KNOWN = ['concurrency', 'transaction', 'guard', 'tx']
 
@@ -95,9 +95,35 @@ describe('nearest', () => {
     expect(nearest(name, KNOWN)).toBeNull(),
   )
 
-  test('takes the nearest of several near ones, and finds nothing among none', () => {
+  test('takes the nearest of several near ones, the first of equally near ones, and finds nothing among none', () => {
     expect(nearest('mim', ['max', 'min'])).toBe('min')
     expect(nearest('max', ['min', 'max'])).toBe('max')
     expect(nearest('min', [])).toBeNull()
+    expect(nearest('mxn', ['min', 'man'])).toBe('min')
   })
 })
+
+describe('wholeNumber', () => {
+  test.each([1, 64, 1_000])('takes %s', (value) => expect(wholeNumber(value, 1, 1_000, 'limit')).toBe(value))
+
+  test.each<[unknown]>([[0], [1_001], [1.5], [Number.NaN], [Number.POSITIVE_INFINITY], ['5'], [null], [5n]])(
+    'refuses %o and tells the range',
+    (value) =>
+      expect(() => wholeNumber(value, 1, 1_000, 'limit')).toThrow(
+        refusal(/^limit: expected a whole number from 1 to 1000, got /, 'limit'),
+      ),
+  )
+})
+
+test('badOption blames a field', () =>
+  expect(badOption('limit', 'too small')).toMatchObject({
+    code: 'bad-option',
+    message: 'limit: too small',
+    details: { field: 'limit' },
+  }))
+
+test('needsLedger says what needs one, and what one is', () =>
+  expect(needsLedger('listing done tasks')).toMatchObject({
+    code: 'ledger-required',
+    message: expect.stringMatching(/^listing done tasks needs a ledger \(a SQL database/),
+  }))

@@ -1,5 +1,7 @@
 import { describeValue, type ErrorCode, TocsinError } from './errors.ts'
 
+const NAME_LENGTH_MAX = 64
+
 /** Refuses anything that is no plain object, and any name that is not known: a typo must not be silence. */
 export function checkOptions(
   value: unknown,
@@ -7,14 +9,14 @@ export function checkOptions(
   where: string,
   code: ErrorCode = 'bad-option',
 ): void {
-  if (value === null || typeof value !== 'object' || Array.isArray(value))
+  if (!isPlain(value))
     throw new TocsinError(code, `${where}: expected an object, got ${describeValue(value)}`, { field: where })
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue
     const near = nearest(name, known)
     const hint = near === null ? `known: ${known.join(', ')}` : `did you mean '${near}'?`
-    throw new TocsinError(code, `${where}: unknown option '${name}'; ${hint}`, {
-      field: `${where}.${name}`,
+    throw new TocsinError(code, `${where}: unknown option ${describeValue(name)}; ${hint}`, {
+      field: `${where}.${name.slice(0, NAME_LENGTH_MAX)}`,
       hint,
     })
   }
@@ -34,8 +36,15 @@ export function needsLedger(what: string): TocsinError {
   return new TocsinError('ledger-required', message)
 }
 
+/** By its tag, not by its prototype: an object literal of another realm (a test runner's sandbox) is as good. */
+function isPlain(value: unknown): value is object {
+  return Object.prototype.toString.call(value) === '[object Object]'
+}
+
 /** The known name that `name` is a likely misspelling of, or null. */
 export function nearest(name: string, known: readonly string[]): string | null {
+  // Nobody misspells at such length, and comparing would take long.
+  if (name.length > NAME_LENGTH_MAX) return null
   const lower = name.toLowerCase()
   let best: string | null = null
   let bestDistance = Math.max(2, Math.floor(name.length / 3)) + 1

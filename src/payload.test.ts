@@ -108,6 +108,9 @@ describe('depth', () => {
     ),
   )
 
+  test('the deepest place counts, not the last', () =>
+    expect(() => encodePayload([nestedArrays(100), []])).toThrow(refusal(/nested more than 100 levels deep/)))
+
   test('many shallow things side by side are not deep', () => {
     const wide = Array.from({ length: 1_000 }, () => [{ a: [] }])
     expect(decodePayload(encodePayload(wide))).toEqual(wide)

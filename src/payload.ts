@@ -5,14 +5,17 @@ export const PAYLOAD_BYTES_MAX = 65_536
 
 /** Deeper than any sane document, far above which JSON.stringify itself overflows the stack (about 5,000). */
 export const PAYLOAD_DEPTH_MAX = 100
+const TOO_DEEP = `it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep`
 
-/** The payload as it is stored: JSON text. Refuses what JSON would change beyond recognition or not take at all. */
+/**
+ * The payload as it is stored: JSON text. Refuses what JSON does not take; what JSON changes (NaN to null, a Date to
+ * text) arrives changed.
+ */
 export function encodePayload(payload: unknown, field = 'payload'): string {
   const text = stringify(payload, field)
   if (text.length * 3 > PAYLOAD_BYTES_MAX) checkSize(text, field)
   // A document of n characters is at most n / 2 deep, so the small ones that most tasks carry skip the walk.
-  if (text.length > PAYLOAD_DEPTH_MAX * 2 && depthOf(text) > PAYLOAD_DEPTH_MAX)
-    throw refusal(field, `it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep`)
+  if (text.length > PAYLOAD_DEPTH_MAX * 2 && depthOf(text) > PAYLOAD_DEPTH_MAX) throw refusal(field, TOO_DEEP)
   if (text.includes('__proto__') && hasProtoKey(JSON.parse(text)))
     throw refusal(field, "it has a key named '__proto__', which turns into an attack when objects are merged")
   return text
@@ -27,8 +30,10 @@ function stringify(payload: unknown, field: string): string {
   try {
     text = JSON.stringify(payload)
   } catch (thrown) {
-    // Cyclic, a BigInt, nested too deep for the stack, or a toJSON that throws: V8's own words say which.
-    throw refusal(field, describeError(thrown).split('\n')[0] ?? '', thrown)
+    if (thrown instanceof RangeError && /call stack/.test(thrown.message))
+      throw refusal(field, TOO_DEEP, thrown)
+    // Cyclic, a BigInt, or a toJSON that throws: V8's own words say which.
+    throw refusal(field, describeError(thrown), thrown)
   }
   if (text === undefined) throw refusal(field, `JSON has no ${typeof payload}; use null for 'nothing'`)
   return text

@@ -10,8 +10,8 @@ export interface RetryPolicy {
 
 /** `failures` counts this one: 1 after the first failed attempt. `fraction` is a random number, 0 ≤ x < 1. */
 export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
-  // 2^30 minutes is over any maxMs; the bound keeps the power finite for failure 999.
-  const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 30)
+  // 2^60 ms is over any maxMs; the bound keeps the power finite for failure 999.
+  const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 60)
   const plainMs = Math.min(policy.minMs * growth, policy.maxMs)
   return Math.round(plainMs * (1 + policy.jitter * (2 * fraction - 1)))
 }

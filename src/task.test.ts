@@ -48,7 +48,7 @@ describe('the life of a task', () => {
 
 describe('taskId', () => {
   test('tells its topic, its key and its first stamp', () =>
-    expect(taskId('order.unpaid', 'order-42', 1295)).toBe('order.unpaid/order-42/zz'))
+    expect(taskId('order.unpaid', 'order-42', 1295)).toBe('order.unpaid/order-42/1295'))
 
   test('differs wherever topic, key or stamp differ, also when the key has slashes', () => {
     const topics = ['a', 'a.b', 'a-1']

@@ -110,5 +110,5 @@ export type Outcome =
  * no byte for it; two tasks never share one, because a cell never gives a stamp twice.
  */
 export function taskId(topic: string, key: string, firstStamp: number): string {
-  return `${topic}/${key}/${firstStamp.toString(36)}`
+  return `${topic}/${key}/${firstStamp}`
 }

@@ -1,5 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { checkConfig, settingsOf, type TopicConfig } from './config.ts'
+import { checkOptions } from './options.ts'
+import { CONFIG_FIELDS, checkConfig, settingsOf, type TopicConfig } from './config.ts'
 import { describeValue, TocsinError } from './errors.ts'
 import type { Jsonified } from './json.ts'
 import { checkTopicName } from './key.ts'
@@ -32,9 +33,10 @@ export function defineTopic(
   config: TopicConfig & { schema?: StandardSchemaV1 | undefined } = {},
 ): TopicDefinition<unknown, unknown> {
   checkTopicName(name)
-  const { schema, ...settings } = Object(config) as typeof config
   const where = `topic '${name}'`
-  const checked = checkConfig(typeof config === 'object' && config !== null ? settings : config, where)
+  checkOptions(config, ['schema', ...CONFIG_FIELDS], where, 'bad-config')
+  const { schema, ...settings } = config
+  const checked = checkConfig(settings, where)
   // Rules across fields (retry.min ≤ retry.max) live where the numbers are made.
   settingsOf(checked, where)
   return Object.freeze({

@@ -5,6 +5,12 @@ import type { Task } from '../task.ts'
 import type { SettleOutcome } from '../timetable.ts'
 import type { HeldTask } from './held.ts'
 
+/** A task that passed the last look, with what its handler gets. */
+export interface Admitted<Out> {
+  readonly held: HeldTask
+  readonly task: Task<Out>
+}
+
 /** A handler is not started in the last tenth of a lease, or in its last second. */
 const MARGIN_MS_MAX = 1_000
 

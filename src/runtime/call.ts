@@ -34,8 +34,8 @@ export class Call implements HeapMember {
   readonly places: number
   readonly context: Context
   position = -1
-  /** Nobody waits for its answer any more; its place is free. */
-  abandoned = false
+  #abandoned = false
+  #onAbandon: (() => void) | null = null
   #controller: AbortController | null = null
   #abortedAs: AbortCode | null = null
 
@@ -54,6 +54,24 @@ export class Call implements HeapMember {
       if (this.#abortedAs !== null) this.#controller.abort(reason(this.#abortedAs))
     }
     return this.#controller.signal
+  }
+
+  /** Nobody waits for its answer any more; its place is free. */
+  get isAbandoned(): boolean {
+    return this.#abandoned
+  }
+
+  abandon(): void {
+    this.#abandoned = true
+    this.#onAbandon?.()
+  }
+
+  /** What `answer` brings, or null once the call is abandoned: a handler that hangs must not hang us. */
+  orAbandoned<T>(answer: Promise<T>): Promise<T | null> {
+    const abandoned = new Promise<null>((resolve) => {
+      this.#onAbandon = () => resolve(null)
+    })
+    return Promise.race([answer, abandoned])
   }
 
   abort(code: AbortCode): void {

@@ -1,27 +1,18 @@
 import type { Clock } from '../clock.ts'
 import { Heap } from '../heap.ts'
 import type { Logger } from '../logger.ts'
-import type { Task } from '../task.ts'
 import { Alarm } from './alarm.ts'
 import { Call } from './call.ts'
 import type { HeldTask } from './held.ts'
-import type { Performer } from './performer.ts'
 import type { Room } from './room.ts'
-import type { Verdict } from './verdict.ts'
-
-/** A task that passed the last look, with what its handler gets. */
-export interface Admitted<Out> {
-  readonly held: HeldTask
-  readonly task: Task<Out>
-}
 
 /** The handlers that run right now, and until when each may. */
-export class Calls<Out> {
+export class Calls {
   readonly #clock: Clock
   readonly #room: Room
   readonly #logger: Logger
   readonly #timeoutMs: () => number
-  readonly #onTimeout: (call: Call, timeoutMs: number) => void
+  readonly #onTimeout: (tasks: readonly HeldTask[], timeoutMs: number) => void
   readonly #running = new Heap<Call>()
   readonly #alarm: Alarm
 
@@ -30,7 +21,7 @@ export class Calls<Out> {
     room: Room,
     logger: Logger,
     timeoutMs: () => number,
-    onTimeout: (call: Call, timeoutMs: number) => void,
+    onTimeout: (tasks: readonly HeldTask[], timeoutMs: number) => void,
   ) {
     this.#clock = clock
     this.#room = room
@@ -44,27 +35,19 @@ export class Calls<Out> {
     return this.#running.size
   }
 
-  /** Null: nobody waited for the answer; the call's tasks were dealt with meanwhile. */
-  async invoke(
-    performer: Performer<Out>,
-    admitted: readonly Admitted<Out>[],
-    places: number,
-  ): Promise<readonly Verdict[] | null> {
-    const call = new Call(
-      admitted.map(({ held }) => held),
-      places,
-      this.#logger,
-    )
+  open(tasks: readonly HeldTask[], places: number): Call {
+    const call = new Call(tasks, places, this.#logger)
     this.#room.occupy(places)
     this.#running.push(call, this.#clock.monotonicNow() + this.#timeoutMs())
     this.#alarm.noLaterThan(this.#running.headScore())
-    const verdicts = await performer(
-      admitted.map(({ task }) => task),
-      call.context,
-    )
-    if (call.abandoned) return null
-    this.#end(call)
-    return verdicts
+    return call
+  }
+
+  /** The handler answered. False: nobody waits for it any more, its tasks were dealt with meanwhile. */
+  end(call: Call): boolean {
+    if (call.isAbandoned) return false
+    this.#close(call)
+    return true
   }
 
   /** Takes every running call out of our hands; the answers will not be listened to. */
@@ -81,17 +64,17 @@ export class Calls<Out> {
       const call = this.#running.head() as Call
       this.#abandon(call)
       call.abort('timeout')
-      this.#onTimeout(call, this.#timeoutMs())
+      this.#onTimeout(call.tasks, this.#timeoutMs())
     }
     this.#alarm.noLaterThan(this.#running.headScore())
   }
 
   #abandon(call: Call): void {
-    call.abandoned = true
-    this.#end(call)
+    call.abandon()
+    this.#close(call)
   }
 
-  #end(call: Call): void {
+  #close(call: Call): void {
     this.#running.remove(call)
     this.#room.vacate(call.places)
     this.#room.finished(call.tasks.length)

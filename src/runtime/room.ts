@@ -86,17 +86,19 @@ export class Room {
 
   /** Tells one hungry puller that there is room; what it leaves goes to the next. */
   offer(): void {
+    if (this.isIdle && this.#alone === 'taken') this.#aloneEnded()
     if (this.isIdle && this.#alone === 'wanted') return callFirst(this.#lonely)
     if (this.#hungry.size > 0 && this.#alone === 'no' && this.#room() > 0) callFirst(this.#hungry)
   }
 
-  /** The whole consumer for one suspect. Between two of them, ordinary work gets as much time as the last one took. */
+  /** The whole consumer for one suspect, until it is idle again. Between two of them, ordinary work gets as much time as the last one took. */
   reserveAlone(whenIdle: () => void): boolean {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone === 'taken' || nowMs < this.#aloneNotBeforeMs) return false
     if (this.#alone === 'no') this.#aloneSinceMs = nowMs
     if (this.isIdle) {
       this.#alone = 'taken'
+      this.#reserved++
       return true
     }
     this.#alone = 'wanted'
@@ -104,11 +106,10 @@ export class Room {
     return false
   }
 
-  aloneEnded(): void {
+  #aloneEnded(): void {
     const nowMs = this.#clock.monotonicNow()
     this.#alone = 'no'
     this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
-    this.offer()
   }
 
   /** The pullers were replaced: nobody waits any more. */

@@ -4,6 +4,7 @@ import { type Instant, instantMs } from '../instant.ts'
 import { silentLogger } from '../logger.ts'
 import { checkOptions } from '../options.ts'
 import type { Random } from '../random.ts'
+import type { Timetable } from '../timetable.ts'
 import { Tocsin } from '../tocsin.ts'
 import { VirtualClock } from './virtual-clock.ts'
 import { WatchedTimetable } from './watched-timetable.ts'
@@ -37,11 +38,15 @@ export class TestTocsin extends Tocsin {
   readonly #patienceMs: number
   #advancing: Promise<void> = Promise.resolve()
 
-  /** Use `testTocsin()`. */
-  constructor(clock: VirtualClock, patienceMs: number) {
+  /** Use `testTocsin()`. `wrap` stands between the engine and its timetable: the place to inject faults. */
+  constructor(
+    clock: VirtualClock,
+    patienceMs: number,
+    wrap: (timetable: Timetable) => Timetable = (same) => same,
+  ) {
     const random = predictable()
     const timetable = new WatchedTimetable(clock, random, LOOK_MS)
-    super({ timetable, clock, random, logger: silentLogger })
+    super({ timetable: wrap(timetable), clock, random, logger: silentLogger })
     this.#clock = clock
     this.#timetable = timetable
     this.#patienceMs = patienceMs
@@ -60,6 +65,23 @@ export class TestTocsin extends Tocsin {
     const byMs = durationMs(by, 'advance')
     this.#advancing = this.#advancing.then(() => this.#advance(byMs))
     return this.#advancing
+  }
+
+  /** Lets time pass as long as it takes: a handler that hangs is waited for on the virtual clock, not on yours. */
+  override async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    const closed = super.close(options)
+    let isClosed = false
+    const ended = closed.finally(() => {
+      isClosed = true
+    })
+    while (!isClosed) await Promise.race([ended, this.advance('1s')])
+    await this.#advancing
+    await closed
+  }
+
+  /** Timers that wait on the virtual clock: none after `close`. */
+  get waitingTimers(): number {
+    return this.#clock.timerCount
   }
 
   /** The wall clock alone jumps by this much, forward or back, as when somebody sets it. */

@@ -5,11 +5,9 @@
  * Tasks become due by the wall clock (`nowMs`), because that is what people mean by a time. Leases end by the
  * monotonic clock (`steadyMs`), because a wall clock that steps must not take claims away from their holders.
  */
-import { prefixOf } from '../../cell.ts'
-import { Heap } from '../../heap.ts'
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import type { Random } from '../../random.ts'
-import { type DeadCause, PRIORITIES, taskId } from '../../task.ts'
+import { type DeadCause, taskId } from '../../task.ts'
 import type {
   CancelAnswer,
   Claim,
@@ -19,11 +17,13 @@ import type {
   RescheduleAnswer,
   RingTime,
   ScheduleAnswer,
-  Settlement,
   SettleAnswer,
+  Settlement,
 } from '../../timetable.ts'
-import { ClaimRecord, Entry, ringMsOf, scoreOf, type Tries } from './entry.ts'
+import { Claims } from './claims.ts'
+import { type ClaimRecord, Entry, ringMsOf, scoreOf, type Tries } from './entry.ts'
 import { Graveyard } from './graveyard.ts'
+import { Lanes } from './lanes.ts'
 import { TagIndex } from './tag-index.ts'
 
 /** Expired claims that one call rescues, so that a claim stays short after a crash. */
@@ -36,46 +36,36 @@ const RESCUE_DOUBLINGS_MAX = 6
 /** Leases lost in a row that make a task a suspect, to be claimed alone. */
 const LOSSES_OF_A_SUSPECT = 2
 
+const NO_TAGS: readonly string[] = Object.freeze([])
+
 export interface Moment {
   readonly nowMs: number
   readonly steadyMs: number
 }
 
-export type EndCounter = 'done' | 'cancelled' | 'obsolete'
-
 export class MemoryCell {
-  readonly lanes = { high: new Heap<Entry>(), normal: new Heap<Entry>(), low: new Heap<Entry>() }
-  readonly suspects = new Heap<Entry>()
+  readonly lanes = new Lanes()
   /** Every live task, waiting or held. */
   readonly pool = new Map<string, Entry>()
-  readonly graves: Graveyard
+  readonly graves = new Graveyard()
   readonly tags = new TagIndex()
   readonly counters = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
-  readonly #claims = new Map<string, ClaimRecord>()
-  readonly #leases = new Heap<ClaimRecord>()
-  #held = 0
-  #lastStamp = 0
+  readonly #claims = new Claims()
 
   constructor(
     readonly topic: string,
     readonly random: Random,
-    graves = new Graveyard(),
-  ) {
-    this.graves = graves
-  }
+    /** A held task was cancelled or replaced. */
+    readonly onFence: (key: string, stamp: number, cause: 'cancelled' | 'replaced') => void,
+  ) {}
 
   get heldCount(): number {
-    return this.#held
+    return this.#claims.heldCount
   }
 
   /** When anything here rings next, suspects included. Infinity: never. */
   nextRingMs(): number {
-    return Math.min(this.#nextLaneRingMs(), ringMsOf(this.suspects.headScore()))
-  }
-
-  #nextLaneRingMs(): number {
-    const { high, normal, low } = this.lanes
-    return ringMsOf(Math.min(high.headScore(), normal.headScore(), low.headScore()))
+    return Math.min(this.lanes.nextRingMs(), this.lanes.nextSuspectMs())
   }
 
   schedule(entry: NewEntry, { nowMs }: Moment, quantumMs: number): ScheduleAnswer {
@@ -86,57 +76,52 @@ export class MemoryCell {
       return { outcome: 'kept', dueMs: this.dueMsOf(old), inFlight }
     const dueMs = ringMs(entry.when, nowMs, nowMs, quantumMs)
     if (old === undefined) this.counters.scheduled++
-    else this.#detach(old)
+    else this.#replace(old)
     this.#enter(new Entry(entry.key, entry.body, entry.priority, entry.tags, nowMs), dueMs)
     return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
   }
 
   /** A held task under an expired lease is nobody's: rescue first, then answer. */
   cancel(key: string, moment: Moment): CancelAnswer {
-    this.#rescueAll(moment)
+    this.#rescue(moment, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
     if (entry === undefined) return 'not-found'
-    if (entry.claim !== null) {
-      entry.cancelled = true
-      return 'in-flight'
+    if (entry.claim === null) {
+      this.#end(entry, 'cancelled')
+      return 'cancelled'
     }
-    this.#end(entry, 'cancelled')
-    return 'cancelled'
+    entry.cancelled = true
+    this.onFence(key, entry.claim.stamp, 'cancelled')
+    return 'in-flight'
   }
 
   reschedule(key: string, when: RingTime, moment: Moment, quantumMs: number): RescheduleAnswer {
-    this.#rescueAll(moment)
+    this.#rescue(moment, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
     if (entry === undefined) return { outcome: 'not-found', dueMs: null }
     if (entry.claim !== null) return { outcome: 'in-flight', dueMs: null }
-    const dueMs = ringMs(when, moment.nowMs, ringMsOf(this.#laneOf(entry).scoreOf(entry)), quantumMs)
-    this.#laneOf(entry).remove(entry)
-    const { tries } = entry
-    if (tries !== null) Object.assign(tries, { dueMs, failures: 0, lost: 0, updatedMs: moment.nowMs })
+    const dueMs = ringMs(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), quantumMs)
+    this.lanes.remove(entry)
+    if (entry.tries !== null)
+      Object.assign(entry.tries, {
+        dueMs,
+        failures: 0,
+        lost: 0,
+        updatedMs: moment.nowMs,
+      } satisfies Partial<Tries>)
     this.#wait(entry, dueMs, false)
     return { outcome: 'rescheduled', dueMs }
   }
 
-  claim(request: ClaimRequest, moment: Moment): Claim {
-    const known = this.#claims.get(request.req)
+  claim({ req, limit, leaseMs, from, wholePrefixes }: ClaimRequest, moment: Moment): Claim {
+    const { nowMs, steadyMs } = moment
+    const known = this.#claims.of(req)
     // The reply was lost and the call repeated: hand out what it still holds, and nothing more.
     if (known !== undefined) return this.#answer(known, moment, 0, [])
     const { rescued, poisoned } = this.#rescue(moment, RESCUES_PER_CLAIM)
-    const stamp = Math.max(moment.nowMs, this.#lastStamp + 1)
-    const members: Entry[] = []
-    const scores: number[] = []
-    if (request.from === 'suspects')
-      this.#take(this.suspects, Math.min(1, request.limit), moment.nowMs, members, scores)
-    else
-      for (const priority of PRIORITIES) {
-        const lane = this.lanes[priority]
-        const from = members.length
-        this.#take(lane, request.limit, moment.nowMs, members, scores)
-        if (request.wholePrefixes && members.length === request.limit)
-          this.#uncut(lane, from, members, scores)
-      }
-    const record = new ClaimRecord(request.req, stamp, members, scores, request.from === 'suspects')
-    if (members.length > 0) this.#hold(record, moment.steadyMs + request.leaseMs)
+    const alone = from === 'suspects'
+    const taken = alone ? this.lanes.takeSuspect(limit, nowMs) : this.lanes.take(limit, nowMs, wholePrefixes)
+    const record = this.#claims.hold(req, taken, alone, nowMs, steadyMs + leaseMs)
     return this.#answer(record, moment, rescued, poisoned)
   }
 
@@ -147,11 +132,10 @@ export class MemoryCell {
     return true
   }
 
-  /** The stamp stays: an extension must never make its own holder stale. */
   extend(req: string, leaseMs: number, { steadyMs }: Moment): 'extended' | 'stale' {
-    const record = this.#claims.get(req)
+    const record = this.#claims.of(req)
     if (record === undefined) return 'stale'
-    this.#leases.move(record, steadyMs + leaseMs)
+    this.#claims.extend(record, steadyMs + leaseMs)
     return 'extended'
   }
 
@@ -159,28 +143,11 @@ export class MemoryCell {
     const entry = this.#heldUnder(key, stamp)
     // Settled before, rescued, replaced: whatever it was, the task is not this holder's. Nothing changes.
     if (entry === null) return 'stale'
-    const record = entry.claim as ClaimRecord
-    const score = record.scores[entry.position] as number
-    switch (outcome.kind) {
-      case 'done':
-      case 'obsolete':
-        this.#end(entry, outcome.kind)
-        break
-      case 'dead':
-        this.#bury(entry, nowMs, outcome.cause, outcome.error, outcome.failed)
-        break
-      case 'return':
-        if (entry.cancelled) {
-          this.#end(entry, 'cancelled')
-        } else {
-          this.#release(entry)
-          this.#waitAt(entry, score, record.alone)
-        }
-        break
-      case 'retry':
-      case 'snooze':
-        this.#again(entry, nowMs, outcome)
-    }
+    if (outcome.kind === 'done' || outcome.kind === 'obsolete') this.#end(entry, outcome.kind)
+    else if (outcome.kind === 'dead') this.#bury(entry, nowMs, outcome.cause, outcome.error, outcome.failed)
+    else if (entry.cancelled) this.#end(entry, 'cancelled')
+    else if (outcome.kind === 'return') this.#return(entry)
+    else this.#again(entry, nowMs, outcome.delayMs, outcome.kind === 'retry' ? outcome.error : null)
     return 'settled'
   }
 
@@ -202,74 +169,30 @@ export class MemoryCell {
   }
 
   scoreOf(entry: Entry): number {
-    return entry.claim === null
-      ? this.#laneOf(entry).scoreOf(entry)
-      : (entry.claim.scores[entry.position] as number)
+    return entry.claim === null ? this.lanes.scoreOf(entry) : (entry.claim.scores[entry.position] as number)
   }
 
   dueMsOf(entry: Entry): number {
     return entry.tries?.dueMs ?? ringMsOf(this.scoreOf(entry))
   }
 
+  /** Null before the first claim. */
   idOf(entry: Entry): string | null {
     const stamp = entry.tries?.firstStamp ?? entry.claim?.stamp
     return stamp === undefined ? null : taskId(this.topic, entry.key, stamp)
-  }
-
-  #take(lane: Heap<Entry>, limit: number, nowMs: number, members: Entry[], scores: number[]): void {
-    const lastDueScore = scoreOf(nowMs, 999)
-    while (members.length < limit) {
-      const score = lane.headScore()
-      if (score > lastDueScore) return
-      members.push(lane.pop() as Entry)
-      scores.push(score)
-    }
-  }
-
-  /** The limit fell inside a prefix: put its members back, unless they are all that was taken from this lane. */
-  #uncut(lane: Heap<Entry>, from: number, members: Entry[], scores: number[]): void {
-    const next = lane.head()
-    const last = members.at(-1)
-    if (next === undefined || last === undefined) return
-    const prefix = prefixOf(last.key)
-    const ring = ringMsOf(scores.at(-1) as number)
-    if (prefixOf(next.key) !== prefix || ringMsOf(lane.headScore()) !== ring) return
-    let keep = members.length
-    while (
-      keep > from &&
-      prefixOf((members[keep - 1] as Entry).key) === prefix &&
-      ringMsOf(scores[keep - 1] as number) === ring
-    )
-      keep--
-    if (keep === 0) return
-    for (let i = keep; i < members.length; i++) lane.push(members[i] as Entry, scores[i] as number)
-    members.length = keep
-    scores.length = keep
-  }
-
-  #hold(record: ClaimRecord, leaseEndMs: number): void {
-    this.#lastStamp = record.stamp
-    this.#claims.set(record.key, record)
-    this.#leases.push(record, leaseEndMs)
-    this.#held += record.members.length
-    record.members.forEach((entry, i) => {
-      entry.claim = record
-      entry.position = i
-    })
   }
 
   #answer(record: ClaimRecord, { nowMs, steadyMs }: Moment, rescued: number, poisoned: string[]): Claim {
     const tasks: ClaimedTask[] = []
     for (const entry of record.members)
       if (entry.claim === record) tasks.push(this.#claimedTask(entry, record))
-    const nextRing = this.#nextLaneRingMs()
     return {
       stamp: record.stamp,
       tasks,
       nowMs,
-      nextRingMs: Number.isFinite(nextRing) ? nextRing : null,
-      nextSuspectMs: this.suspects.size === 0 ? null : ringMsOf(this.suspects.headScore()),
-      nextLeaseEndInMs: this.#leases.size === 0 ? null : Math.max(0, this.#leases.headScore() - steadyMs),
+      nextRingMs: finiteOrNull(this.lanes.nextRingMs()),
+      nextSuspectMs: finiteOrNull(this.lanes.nextSuspectMs()),
+      nextLeaseEndInMs: finiteOrNull(Math.max(0, this.#claims.nextLeaseEndMs() - steadyMs)),
       rescued,
       poisoned,
     }
@@ -291,20 +214,17 @@ export class MemoryCell {
     }
   }
 
-  #rescueAll(moment: Moment): void {
-    while (this.#leases.headScore() <= moment.steadyMs) this.#rescue(moment, RESCUES_PER_CLAIM)
-  }
-
   /** What expired claims still hold goes back, with the lost lease counted apart from failures. */
-  #rescue(moment: Moment, claimsMax: number): { rescued: number; poisoned: string[] } {
+  #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): { rescued: number; poisoned: string[] } {
     const poisoned: string[] = []
     let rescued = 0
-    for (let n = 0; n < claimsMax && this.#leases.headScore() <= moment.steadyMs; n++) {
-      const record = this.#leases.head() as ClaimRecord
+    for (let n = 0; n < claimsMax; n++) {
+      const record = this.#claims.expired(steadyMs)
+      if (record === undefined) break
       for (const entry of record.members) {
         if (entry.claim !== record) continue
         rescued++
-        if (this.#lose(entry, record, moment.nowMs) === 'poison') poisoned.push(entry.key)
+        if (this.#lose(entry, record, nowMs) === 'poison') poisoned.push(entry.key)
       }
     }
     return { rescued, poisoned }
@@ -317,53 +237,60 @@ export class MemoryCell {
     }
     const tries = this.#triesOf(entry, nowMs)
     tries.lost++
-    tries.deliveries++
     // Only a start that was recorded, with nothing else running beside it, can convict.
     if (record.alone && tries.startedStamp === record.stamp) {
-      this.#bury(
-        entry,
-        nowMs,
-        'poison',
-        `its lease ran out ${tries.lost} times in a row, the last time running alone`,
-        false,
-      )
+      const error = `its lease ran out ${tries.lost} times in a row, the last time running alone`
+      this.#bury(entry, nowMs, 'poison', error, false)
       return 'poison'
     }
-    this.#release(entry)
+    tries.deliveries++
+    this.#claims.release(entry)
     const spreadMs =
       this.random.fraction() * RESCUE_SPREAD_MS * 2 ** Math.min(tries.lost, RESCUE_DOUBLINGS_MAX)
     this.#wait(entry, nowMs + Math.ceil(spreadMs), tries.lost >= LOSSES_OF_A_SUSPECT)
     return 'waits'
   }
 
-  #again(
-    entry: Entry,
-    nowMs: number,
-    outcome: { kind: 'retry' | 'snooze'; delayMs: number; error?: string },
-  ): void {
-    if (entry.cancelled) return this.#end(entry, 'cancelled')
+  /** Never started: to the place it had, as if it had not been claimed. */
+  #return(entry: Entry): void {
+    const { alone, scores } = entry.claim as ClaimRecord
+    const score = scores[entry.position] as number
+    this.#claims.release(entry)
+    entry.suspect = alone
+    this.lanes.add(entry, score)
+  }
+
+  /** A retry says what went wrong and counts a failure; a snooze does not. Both end a row of lost leases. */
+  #again(entry: Entry, nowMs: number, delayMs: number, error: string | null): void {
     const tries = this.#triesOf(entry, nowMs)
     tries.deliveries++
     tries.lost = 0
-    if (outcome.kind === 'retry') {
+    if (error !== null) {
       tries.failures++
-      tries.error = outcome.error ?? null
+      tries.error = error
     }
-    this.#release(entry)
-    this.#wait(entry, Math.min(nowMs + outcome.delayMs, LAST_INSTANT_MS), false)
+    this.#claims.release(entry)
+    this.#wait(entry, Math.min(nowMs + delayMs, LAST_INSTANT_MS), false)
   }
 
   #bury(entry: Entry, nowMs: number, cause: DeadCause, error: string, failed: boolean): void {
     const tries = this.#triesOf(entry, nowMs)
     if (failed) tries.failures++
-    if (cause !== 'poison') tries.deliveries++
+    tries.deliveries++
     tries.error = error
-    const id = taskId(this.topic, entry.key, tries.firstStamp)
+    const { dueMs, firstStamp } = tries
+    const id = taskId(this.topic, entry.key, firstStamp)
     this.#detach(entry)
-    this.counters.purged += this.graves.bury({ entry, id, dueMs: tries.dueMs, diedMs: nowMs, cause, error })
+    this.counters.purged += this.graves.bury({ entry, id, dueMs, diedMs: nowMs, cause, error })
   }
 
-  #end(entry: Entry, counter: EndCounter): void {
+  #replace(old: Entry): void {
+    const holder = old.claim
+    this.#detach(old)
+    if (holder !== null) this.onFence(old.key, holder.stamp, 'replaced')
+  }
+
+  #end(entry: Entry, counter: 'done' | 'cancelled' | 'obsolete'): void {
     this.#detach(entry)
     this.counters[counter]++
   }
@@ -376,32 +303,15 @@ export class MemoryCell {
 
   /** Out of everything that knows it. A holder finds its stamp outdated. */
   #detach(entry: Entry): void {
-    if (entry.claim !== null) this.#release(entry)
-    else this.#laneOf(entry).remove(entry)
+    if (entry.claim === null) this.lanes.remove(entry)
+    else this.#claims.release(entry)
     this.pool.delete(entry.key)
     if (entry.tags !== null) this.tags.remove(entry)
   }
 
-  #release(entry: Entry): void {
-    const record = entry.claim as ClaimRecord
-    entry.claim = null
-    this.#held--
-    if (--record.open > 0) return
-    this.#claims.delete(record.key)
-    this.#leases.remove(record)
-  }
-
   #wait(entry: Entry, atMs: number, suspect: boolean): void {
-    this.#waitAt(entry, scoreOf(atMs, entry.tries?.failures ?? 0), suspect)
-  }
-
-  #waitAt(entry: Entry, score: number, suspect: boolean): void {
     entry.suspect = suspect
-    this.#laneOf(entry).push(entry, score)
-  }
-
-  #laneOf(entry: Entry): Heap<Entry> {
-    return entry.suspect ? this.suspects : this.lanes[entry.priority]
+    this.lanes.add(entry, scoreOf(atMs, entry.tries?.failures ?? 0))
   }
 
   #heldUnder(key: string, stamp: number): Entry | null {
@@ -425,7 +335,9 @@ export class MemoryCell {
   }
 }
 
-const NO_TAGS: readonly string[] = Object.freeze([])
+function finiteOrNull(value: number): number | null {
+  return Number.isFinite(value) ? value : null
+}
 
 function ringMs(when: RingTime, nowMs: number, wasMs: number, quantumMs: number): number {
   const wanted = when.kind === 'at' ? when.ms : when.kind === 'delay' ? nowMs + when.ms : wasMs + when.ms

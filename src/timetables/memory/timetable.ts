@@ -22,7 +22,6 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import { MemoryCell, type Moment } from './cell.ts'
-import type { ClaimRecord } from './entry.ts'
 import { ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
@@ -48,21 +47,11 @@ export class MemoryTimetable implements Timetable {
   }
 
   async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
-    return this.#change(topic, entries, (cell, entry, moment) => {
-      const fenced = this.#holderOf(cell, entry.key)
-      const answer = cell.schedule(entry, moment, quantumMs)
-      if (fenced !== null && answer.outcome === 'replaced') this.#fence(topic, entry, fenced, 'replaced')
-      return answer
-    })
+    return this.#change(topic, entries, (cell, entry, moment) => cell.schedule(entry, moment, quantumMs))
   }
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    return this.#change(topic, places, (cell, place, moment) => {
-      const answer = cell.cancel(place.key, moment)
-      const holder = this.#holderOf(cell, place.key)
-      if (answer === 'in-flight' && holder !== null) this.#fence(topic, place, holder, 'cancelled')
-      return answer
-    })
+    return this.#change(topic, places, (cell, { key }, moment) => cell.cancel(key, moment))
   }
 
   async reschedule(
@@ -128,14 +117,14 @@ export class MemoryTimetable implements Timetable {
     const { pending, claimed, dead } = await this.books(topic)
     let due = 0
     for (const cell of this.#topic(topic).cells)
-      for (const lane of [...Object.values(cell.lanes), cell.suspects]) due += lane.countUpTo(nowScore)
+      for (const lane of cell.lanes.all()) due += lane.countUpTo(nowScore)
     return { pending, due, claimed, dead }
   }
 
   async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
     const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
     for (const cell of this.#topic(topic).cells) {
-      for (const lane of [...Object.values(cell.lanes), cell.suspects])
+      for (const lane of cell.lanes.all())
         for (const [, score] of lane.entries()) {
           const ringMs = ringMsOf(score)
           const step = Math.max(0, Math.floor((ringMs - fromMs) / stepMs))
@@ -214,14 +203,6 @@ export class MemoryTimetable implements Timetable {
     for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs)
   }
 
-  #fence(topic: string, { cell, key }: Place, { stamp }: ClaimRecord, cause: 'cancelled' | 'replaced'): void {
-    for (const watcher of this.#topic(topic).watchers) watcher.fence(cell, key, stamp, cause)
-  }
-
-  #holderOf(cell: MemoryCell, key: string): ClaimRecord | null {
-    return cell.pool.get(key)?.claim ?? null
-  }
-
   #moment(): Moment {
     return { nowMs: this.#clock.now(), steadyMs: this.#clock.monotonicNow() }
   }
@@ -231,14 +212,16 @@ export class MemoryTimetable implements Timetable {
   }
 
   #topic(name: string): TopicCells {
-    let topic = this.#topics.get(name)
-    if (topic === undefined) {
-      topic = {
-        cells: Array.from({ length: CELLS }, () => new MemoryCell(name, this.#random)),
-        watchers: new Set(),
-      }
-      this.#topics.set(name, topic)
-    }
+    const known = this.#topics.get(name)
+    if (known !== undefined) return known
+    const watchers = new Set<Watcher>()
+    const cells = Array.from({ length: CELLS }, (_, cell) => {
+      return new MemoryCell(name, this.#random, (key, stamp, cause) => {
+        for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)
+      })
+    })
+    const topic = { cells, watchers }
+    this.#topics.set(name, topic)
     return topic
   }
 }

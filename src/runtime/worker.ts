@@ -1,0 +1,289 @@
+/**
+ * Takes claimed tasks to their outcomes:
+ *
+ *   admission (ours? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ settler
+ *
+ * 'The handler failed' and 'recording it failed' meet nowhere: a performer turns whatever the user's code does into
+ * a verdict, and the settler alone deals with a timetable that fails.
+ */
+import { type Clock, sleep } from '../clock.ts'
+import type { Settings } from '../config.ts'
+import { durationText } from '../duration.ts'
+import type { Announcer } from '../events.ts'
+import type { Logger } from '../logger.ts'
+import type { Random } from '../random.ts'
+import type { Decoded } from '../schema.ts'
+import type { DeadCause, Task } from '../task.ts'
+import type { SettleAnswer, SettleOutcome, Timetable } from '../timetable.ts'
+import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
+import { Calls } from './calls.ts'
+import type { HeldClaim, HeldTask } from './held.ts'
+import type { Performer } from './performer.ts'
+import { Renewer } from './renewer.ts'
+import type { Room } from './room.ts'
+import { Settler } from './settler.ts'
+import { settleOutcomeOf, type Verdict } from './verdict.ts'
+
+export interface WorkerParts<Out> {
+  readonly topic: string
+  readonly timetable: Timetable
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly announcer: Announcer
+  /** In force right now. */
+  readonly settings: () => Settings
+  readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
+  readonly performer: Performer<Out>
+  /** Asked before the performer, about many tasks at once. */
+  readonly guard: Performer<Out> | null
+  /** A batch handler gets many tasks per call, any other one. */
+  readonly batched: boolean
+}
+
+export class Worker<Out> {
+  readonly #parts: WorkerParts<Out>
+  readonly #room: Room
+  readonly #onProgress: () => void
+  readonly #calls: Calls
+  readonly #settler: Settler
+  readonly #renewer: Renewer
+  #whenQuiet: (() => void) | null = null
+  #stopped = false
+  /** Tasks whose handlers answered in time. */
+  finishedCount = 0
+  /** Outcomes that came too late to count: the claim was not ours any more. */
+  staleCount = 0
+
+  /** `onProgress`: a place became free, or an outcome was recorded. */
+  constructor(parts: WorkerParts<Out>, room: Room, onProgress: () => void) {
+    this.#parts = parts
+    this.#room = room
+    this.#onProgress = onProgress
+    const { timetable, clock, logger, settings } = parts
+    const failed = (doing: string) => (error: unknown) => this.report(doing, error)
+    this.#calls = new Calls(
+      clock,
+      room,
+      logger,
+      () => settings().timeoutMs,
+      (tasks, timeoutMs) => this.#timedOut(tasks, timeoutMs),
+    )
+    this.#settler = new Settler(timetable, clock, (...settled) => this.#settled(...settled), failed('settle'))
+    this.#renewer = new Renewer(
+      timetable,
+      clock,
+      () => settings().leaseMs,
+      (claim) => this.#lost(claim),
+      failed('extend'),
+    )
+  }
+
+  /** From now on its lease is kept, until each of its tasks is settled. */
+  hold(claim: HeldClaim, leaseMs: number): void {
+    this.#renewer.add(claim, leaseMs)
+  }
+
+  /** The common case, short: one task, no guard, and a payload that needs no waiting for. */
+  startOne(held: HeldTask): void {
+    const admission = this.#admit(held)
+    if (admission instanceof Promise) void this.#startLater(admission)
+    else if (admission !== null) void this.#call(this.#parts.performer, [admission])
+  }
+
+  /** Any number of tasks, guard first. Never rejects. */
+  async perform(batch: readonly HeldTask[]): Promise<void> {
+    const { guard, performer, batched } = this.#parts
+    const places = batched ? 1 : batch.length
+    this.#room.occupy(places)
+    const admitted: Admitted<Out>[] = []
+    for (const held of batch) {
+      const one = await this.#admit(held)
+      if (one !== null) admitted.push(one)
+    }
+    const wanted = guard === null || admitted.length === 0 ? admitted : await this.#ask(guard, admitted)
+    this.#room.vacate(places)
+    if (!batched) await Promise.all(wanted.map((one) => this.#call(performer, [one])))
+    else if (wanted.length > 0) await this.#call(performer, wanted)
+    this.#progress()
+  }
+
+  /** It was not started: back to where it was. */
+  giveBack(held: HeldTask): void {
+    this.#conclude(held, { kind: 'return' })
+  }
+
+  /** Somebody cancelled or replaced a task that we hold. */
+  fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
+    for (const claim of this.#renewer.claims()) {
+      if (claim.stamp !== stamp || claim.at.cell !== cell) continue
+      const held = claim.tasks.find((task) => task.entry.key === key)
+      if (held === undefined) continue
+      held.fenced = true
+      held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
+    }
+  }
+
+  announceDeath(key: string, id: string | null, cause: DeadCause, error: string): void {
+    const { announcer, topic, logger } = this.#parts
+    logger.warn({ topic, key, cause, error }, 'a task is dead')
+    announcer.emit('dead', { topic, key, id, cause, error })
+  }
+
+  report(doing: string, error: unknown): void {
+    const { announcer, logger, topic } = this.#parts
+    logger.error({ topic, doing, error }, 'a call to the timetable failed; it will be tried again')
+    announcer.emit('error', { topic, doing, error })
+  }
+
+  /** Resolves when no handler runs any more, or after `timeoutMs`. */
+  async quiet(timeoutMs: number): Promise<void> {
+    if (this.#room.isIdle) return
+    const enough = new AbortController()
+    this.#whenQuiet = () => enough.abort()
+    await sleep(this.#parts.clock, timeoutMs, enough.signal)
+    this.#whenQuiet = null
+  }
+
+  /** What still runs is told to end and given to somebody else, without a failure. Then every outcome is recorded. */
+  async stop(): Promise<{ released: number }> {
+    this.#stopped = true
+    let released = 0
+    for (const call of this.#calls.abandonAll()) {
+      call.abort('closed')
+      released += call.tasks.filter((held) => !held.ended).length
+      for (const held of call.tasks) this.#conclude(held, { kind: 'snooze', delayMs: 0 })
+    }
+    await this.#settler.drained()
+    await this.#renewer.stop()
+    return { released }
+  }
+
+  async #startLater(admission: Promise<Admitted<Out> | null>): Promise<void> {
+    this.#room.occupy(1)
+    const admitted = await admission
+    this.#room.vacate(1)
+    if (admitted === null) this.#progress()
+    else await this.#call(this.#parts.performer, [admitted])
+  }
+
+  /** What the guard lets through. Its tasks hold their places already. */
+  async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
+    const call = this.#calls.open(admitted.map(heldOf), 0)
+    const verdicts = await call.orAbandoned(guard(admitted.map(taskOf), call.context))
+    if (verdicts === null || !this.#calls.end(call)) return []
+    return admitted.filter(({ held }, i) => {
+      const verdict = verdicts[i] as Verdict
+      if (verdict.kind !== 'done') this.#judge(held, verdict)
+      return !held.ended
+    })
+  }
+
+  async #call(performer: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<void> {
+    // A payload or a guard that answered after the end of everything: nothing may start any more.
+    if (this.#stopped) return admitted.forEach(({ held }) => this.giveBack(held))
+    const call = this.#calls.open(admitted.map(heldOf), 1)
+    const verdicts = await performer(admitted.map(taskOf), call.context)
+    if (!this.#calls.end(call)) return
+    this.finishedCount += admitted.length
+    for (const [i, { held }] of admitted.entries()) this.#judge(held, verdicts[i] as Verdict)
+    this.#progress()
+  }
+
+  /** Null: not to be started, and dealt with. */
+  #admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
+    const { clock, settings, decode, topic } = this.#parts
+    const { leaseMs, late } = settings()
+    const nowMs = clock.monotonicNow()
+    if (!isTrusted(held, leaseMs, nowMs)) return this.#drop(held)
+    // Cancelled or replaced while it waited here: it need not start at all.
+    if (held.fenced) return this.#conclude(held, { kind: 'return' })
+    const firedMs = held.claim.recordMs(nowMs)
+    const behindMs = firedMs - held.entry.ringMs
+    const tooLate = lateOutcome(late, behindMs)
+    if (tooLate !== null) return this.#conclude(held, tooLate)
+    this.#watchObjective(held, behindMs)
+    const admit = (decoded: Decoded<Out>) =>
+      'problem' in decoded
+        ? this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
+        : { held, task: taskFor(topic, held, decoded.payload, firedMs) }
+    const decoded = decode(held.entry.body)
+    return decoded instanceof Promise ? decoded.then(admit) : admit(decoded)
+  }
+
+  #watchObjective({ entry }: HeldTask, behindMs: number): void {
+    const { announcer, settings, topic } = this.#parts
+    const { objectiveP99Ms } = settings()
+    if (objectiveP99Ms === null || behindMs <= objectiveP99Ms) return
+    const { key, id } = entry
+    announcer.emit('late', { topic, key, id, latenessMs: behindMs, objectiveMs: objectiveP99Ms })
+  }
+
+  /** Without a word: where the task is, it is rescued. */
+  #drop(held: HeldTask): null {
+    held.ended = true
+    this.#forget(held)
+    return null
+  }
+
+  #judge(held: HeldTask, verdict: Verdict): void {
+    const { settings, random } = this.#parts
+    this.#conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
+  }
+
+  #conclude(held: HeldTask, outcome: SettleOutcome): null {
+    // Timed out or released meanwhile: that was its outcome, and there is only one.
+    if (held.ended) return null
+    held.ended = true
+    held.call = null
+    this.#settler.add(held, outcome)
+    this.#room.unrecorded = this.#settler.backlog
+    return null
+  }
+
+  #settled(held: HeldTask, outcome: SettleOutcome, answer: SettleAnswer): void {
+    this.#forget(held)
+    this.#room.unrecorded = this.#settler.backlog
+    if (answer === 'stale') this.staleCount++
+    else if (!held.fenced) this.#announce(held, outcome)
+    this.#room.offer()
+  }
+
+  #announce({ entry }: HeldTask, outcome: SettleOutcome): void {
+    const { key, id, failures } = entry
+    if (outcome.kind === 'dead') this.announceDeath(key, id, outcome.cause, outcome.error)
+    if (outcome.kind !== 'retry') return
+    const { announcer, topic } = this.#parts
+    const { error, delayMs } = outcome
+    announcer.emit('retry', { topic, key, id, attempt: failures + 1, error, retryInMs: delayMs })
+  }
+
+  #forget({ claim }: HeldTask): void {
+    if (--claim.open === 0) this.#renewer.remove(claim)
+  }
+
+  #timedOut(tasks: readonly HeldTask[], timeoutMs: number): void {
+    const error = `timeout: the handler ran longer than ${durationText(timeoutMs)}`
+    for (const held of tasks) this.#judge(held, { kind: 'failed', delayMs: null, error })
+    this.#progress()
+  }
+
+  /** The timetable does not know the claim any more. Handlers hear of it; what they answer will be found stale. */
+  #lost(claim: HeldClaim): void {
+    claim.trustedUntilMs = Number.NEGATIVE_INFINITY
+    for (const held of claim.tasks) held.call?.fence(held, 'lease-lost')
+  }
+
+  #progress(): void {
+    this.#onProgress()
+    if (this.#room.isIdle) this.#whenQuiet?.()
+  }
+}
+
+function heldOf<Out>({ held }: Admitted<Out>): HeldTask {
+  return held
+}
+
+function taskOf<Out>({ task }: Admitted<Out>): Task<Out> {
+  return task
+}

@@ -1,0 +1,92 @@
+import { prefixOf } from '../../cell.ts'
+import { Heap } from '../../heap.ts'
+import { PRIORITIES } from '../../task.ts'
+import { type Entry, ringMsOf, scoreOf } from './entry.ts'
+
+/** Some entries with the scores they had, in the order in which they were taken. */
+export interface Taken {
+  readonly members: Entry[]
+  readonly scores: number[]
+}
+
+/** The store of a cell: what waits for its time. Three lanes by priority, and the suspects apart. */
+export class Lanes {
+  readonly #lanes = { high: new Heap<Entry>(), normal: new Heap<Entry>(), low: new Heap<Entry>() }
+  readonly #suspects = new Heap<Entry>()
+
+  all(): Heap<Entry>[] {
+    return [...Object.values(this.#lanes), this.#suspects]
+  }
+
+  add(entry: Entry, score: number): void {
+    this.#of(entry).push(entry, score)
+  }
+
+  remove(entry: Entry): void {
+    this.#of(entry).remove(entry)
+  }
+
+  scoreOf(entry: Entry): number {
+    return this.#of(entry).scoreOf(entry)
+  }
+
+  /** Infinity: nothing waits. */
+  nextRingMs(): number {
+    const { high, normal, low } = this.#lanes
+    return ringMsOf(Math.min(high.headScore(), normal.headScore(), low.headScore()))
+  }
+
+  nextSuspectMs(): number {
+    return ringMsOf(this.#suspects.headScore())
+  }
+
+  /** What is due, high before normal before low. */
+  take(limit: number, nowMs: number, wholePrefixes: boolean): Taken {
+    const taken: Taken = { members: [], scores: [] }
+    for (const priority of PRIORITIES) {
+      takeDue(this.#lanes[priority], limit, nowMs, taken)
+      if (wholePrefixes && taken.members.length === limit) uncut(this.#lanes[priority], taken)
+    }
+    return taken
+  }
+
+  /** One at a time, whatever the limit: nobody is to share a suspect's fate. */
+  takeSuspect(limit: number, nowMs: number): Taken {
+    const taken: Taken = { members: [], scores: [] }
+    takeDue(this.#suspects, Math.min(1, limit), nowMs, taken)
+    return taken
+  }
+
+  #of(entry: Entry): Heap<Entry> {
+    return entry.suspect ? this.#suspects : this.#lanes[entry.priority]
+  }
+}
+
+function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, scores }: Taken): void {
+  const lastDueScore = scoreOf(nowMs, 999)
+  while (members.length < limit) {
+    const score = lane.headScore()
+    if (score > lastDueScore) return
+    members.push(lane.pop() as Entry)
+    scores.push(score)
+  }
+}
+
+/** The limit fell inside a prefix: its members go back to wait for the rest, unless they are all that was taken. */
+function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
+  const next = lane.head()
+  if (next === undefined) return
+  const prefix = prefixOf(next.key)
+  const ringMs = ringMsOf(lane.headScore())
+  let keep = members.length
+  while (keep > 0 && ringMsOf(scores[keep - 1] as number) === ringMs && isOf(prefix, members[keep - 1], next))
+    keep--
+  if (keep === 0) return
+  for (let i = keep; i < members.length; i++) lane.push(members[i] as Entry, scores[i] as number)
+  members.length = keep
+  scores.length = keep
+}
+
+function isOf(prefix: string, entry: Entry | undefined, next: Entry): boolean {
+  return entry !== undefined && entry.priority === next.priority && prefixOf(entry.key) === prefix
+}

@@ -1,0 +1,38 @@
+import type { Clock } from '../../src/clock.ts'
+import { TestTocsin } from '../../src/testing/test-tocsin.ts'
+import { VirtualClock } from '../../src/testing/virtual-clock.ts'
+import type { Timetable } from '../../src/timetable.ts'
+
+const START_MS = Date.parse('2026-11-11T00:00:00Z')
+const PATIENCE_MS = 60
+
+/** A Tocsin whose timetable can be made to misbehave, by wrapping it. */
+export function faultyTocsin(wrap: (timetable: Timetable, clock: Clock) => Timetable): TestTocsin {
+  const clock = new VirtualClock(START_MS)
+  return new TestTocsin(clock, PATIENCE_MS, (timetable) => wrap(timetable, clock))
+}
+
+/** Patience is short here: many of these tests have handlers that hang on purpose. */
+export function quickTocsin(): TestTocsin {
+  return faultyTocsin((timetable) => timetable)
+}
+
+/** The timetable, with some of its methods replaced. */
+export function wrapped(timetable: Timetable, overrides: Partial<Timetable>): Timetable {
+  return new Proxy(timetable, {
+    get(target, name) {
+      if (Object.hasOwn(overrides, name)) return overrides[name as keyof Timetable]
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+/** A promise that the test resolves, and a count of who waits for it. */
+export function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = () => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open: () => open() }
+}

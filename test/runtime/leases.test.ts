@@ -1,0 +1,239 @@
+import { describe, expect, it } from 'vitest'
+import { systemClock } from '../../src/clock.ts'
+import type { Clock } from '../../src/clock.ts'
+import { VirtualClock } from '../../src/testing/virtual-clock.ts'
+import { TestTocsin } from '../../src/testing/test-tocsin.ts'
+import type { Timetable } from '../../src/timetable.ts'
+import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
+
+describe('a handler that runs for long', () => {
+  it('keeps its lease, however long it runs: nobody else gets the task', async () => {
+    await using toc = quickTocsin()
+    const topic = toc.topic<null>('t', { lease: '30s', timeout: '1h' })
+    const end = gate()
+    let calls = 0
+    topic.consume(async () => {
+      calls++
+      await end.opened
+    })
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('10m')
+    expect(calls).toBe(1)
+    expect(await topic.get('a')).toMatchObject({ state: 'claimed', deliveries: 1 })
+    end.open()
+    await toc.advance(1)
+    expect(await topic.get('a')).toBeNull()
+  })
+
+  it('is told to stop past its timeout; that is a failure, its place is free, its answer is not heard', async () => {
+    await using toc = quickTocsin()
+    const topic = toc.topic<string>('t', { timeout: '1m', retry: { min: '10s', jitter: 0 } })
+    const end = gate()
+    const reasons: unknown[] = []
+    const handled: string[] = []
+    topic.consume(
+      async ({ payload, attempt }, { signal }) => {
+        if (payload === 'hangs' && attempt === 1) {
+          signal.addEventListener('abort', () => reasons.push((signal.reason as { code: string }).code))
+          await end.opened
+          return { dead: 'too late to say so' }
+        }
+        handled.push(payload)
+      },
+      { concurrency: 1 },
+    )
+    await topic.schedule({ key: 'a', delay: 0, payload: 'hangs' })
+    await topic.schedule({ key: 'b', delay: '1s', payload: 'waits' })
+    await toc.advance('59s')
+    expect(reasons).toEqual([])
+    expect(handled).toEqual([])
+    await toc.advance('1s')
+    expect(reasons).toEqual(['timeout'])
+    expect(handled).toEqual(['waits'])
+    expect(await topic.get('a')).toMatchObject({ state: 'pending', attempt: 2 })
+    expect((await topic.get('a'))?.lastError).toMatch(/^timeout: .* 1m$/)
+    end.open()
+    await toc.advance('10s')
+    expect(handled).toEqual(['waits', 'hangs'])
+    expect(await topic.get('a')).toBeNull()
+  })
+
+  it('that hangs for ever is dead at its last attempt', async () => {
+    await using toc = quickTocsin()
+    const topic = toc.topic<null>('t', { timeout: '1s', retry: { maxAttempts: 2 } })
+    topic.consume(() => new Promise(() => {}))
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('1m')
+    expect(await topic.get('a')).toMatchObject({ state: 'dead', deadCause: 'attempts' })
+  })
+
+  it('asks for its signal after the abort: it is aborted already', async () => {
+    await using toc = quickTocsin()
+    const topic = toc.topic<null>('t', { timeout: '1s', retry: { maxAttempts: 1 } })
+    const end = gate()
+    let aborted: boolean | null = null
+    topic.consume(async (_, context) => {
+      await end.opened
+      aborted = context.signal.aborted
+    })
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('2s')
+    end.open()
+    await toc.advance(1)
+    expect(aborted).toBe(true)
+  })
+})
+
+describe('a lease that is lost', () => {
+  it('is told to the handler; what it answers is stale and changes nothing', async () => {
+    await using toc = faultyTocsin((timetable) => wrapped(timetable, { extend: async () => 'stale' }))
+    const topic = toc.topic<null>('t', { lease: '30s' })
+    const end = gate()
+    const reasons: unknown[] = []
+    let calls = 0
+    topic.consume(async (_, { signal }) => {
+      calls++
+      if (calls > 1) return
+      signal.addEventListener('abort', () => reasons.push((signal.reason as { code: string }).code))
+      await end.opened
+      return { dead: 'nobody listens' }
+    })
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('11s')
+    expect(reasons).toEqual(['lease-lost'])
+    await toc.advance('1m')
+    expect(calls).toBe(2)
+    end.open()
+    await toc.advance('1m')
+    expect(await topic.get('a')).toBeNull()
+    expect(await topic.counts()).toEqual({ pending: 0, due: 0, claimed: 0, dead: 0 })
+  })
+
+  it('does not count as a failure', async () => {
+    await using toc = faultyTocsin((timetable) => wrapped(timetable, { extend: async () => 'stale' }))
+    const topic = toc.topic<null>('t', { lease: '30s', retry: { maxAttempts: 1 } })
+    const attempts: [number, number][] = []
+    topic.consume(async ({ attempt, deliveries }) => {
+      attempts.push([attempt, deliveries])
+      if (deliveries === 1) await new Promise(() => {})
+    })
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('2m')
+    expect(attempts).toEqual([
+      [1, 1],
+      [1, 2],
+    ])
+    expect(await topic.get('a')).toBeNull()
+  })
+
+  it('three times in a row, the last time alone: poison, and the others are spared', async () => {
+    await using toc = faultyTocsin((timetable) => wrapped(timetable, { extend: async () => 'stale' }))
+    const topic = toc.topic<string>('t', { lease: '10s', timeout: '15s' })
+    const dead: unknown[] = []
+    toc.on('dead', ({ key, cause }) => dead.push([key, cause]))
+    let killerRuns = 0
+    let runningBesideKiller = 0
+    let running = 0
+    const done: string[] = []
+    topic.consume(async ({ payload }) => {
+      running++
+      if (payload === 'killer') {
+        killerRuns++
+        if (killerRuns === 3) runningBesideKiller = running - 1
+        // As if the process died: it never answers, and its place is only freed by the timeout.
+        await new Promise(() => {})
+      }
+      done.push(payload)
+      running--
+    })
+    await topic.schedule({ key: 'killer', delay: 0, payload: 'killer' })
+    for (let i = 0; i < 50; i++) await topic.schedule({ key: `k${i}`, delay: i * 2_000, payload: `k${i}` })
+    await toc.advance('10m')
+    expect(done.length).toBe(50)
+    expect(killerRuns).toBe(3)
+    // The two earlier runs still hang here: they are what a dead process would have taken with it.
+    expect(runningBesideKiller).toBeLessThanOrEqual(2)
+    expect(dead).toEqual([['killer', 'poison']])
+    expect(await topic.get('killer')).toMatchObject({ state: 'dead', deadCause: 'poison', attempt: 1 })
+  })
+})
+
+/** A claim whose answer takes longer than its lease. */
+function slowFirstClaim(timetable: Timetable, clock: Clock, delayMs: number): Timetable {
+  let first = true
+  return wrapped(timetable, {
+    claim: async (at, request) => {
+      const claim = await timetable.claim(at, request)
+      if (claim.tasks.length > 0 && first) {
+        first = false
+        await new Promise<void>((resolve) => clock.after(delayMs, resolve))
+      }
+      return claim
+    },
+  })
+}
+
+/** When handlers start, as [ms after the claim was sent, deliveries]. */
+async function startsAfterSlowClaim(
+  makeClock: (startMs: number) => VirtualClock,
+): Promise<[number, number][]> {
+  const clock = makeClock(Date.parse('2026-11-11T00:00:00Z'))
+  const toc = new TestTocsin(clock, 60, (timetable) => slowFirstClaim(timetable, clock, 31_000))
+  const topic = toc.topic<null>('t', { lease: '30s' })
+  const start = toc.now().getTime()
+  const starts: [number, number][] = []
+  topic.consume(async ({ deliveries }) => void starts.push([toc.now().getTime() - start, deliveries]))
+  await topic.schedule({ key: 'a', delay: 0, payload: null })
+  await toc.advance('5m')
+  await toc.close()
+  return starts
+}
+
+describe('a handler does not start after its lease', () => {
+  const check = (starts: [number, number][]) => {
+    expect(starts.length).toBe(1)
+    expect(starts[0]?.[1]).toBe(2)
+  }
+
+  it('when the answer to the claim came late: dropped without a word, rescued, and handled once', async () => {
+    check(await startsAfterSlowClaim((startMs) => new VirtualClock(startMs)))
+  })
+
+  it('and this test sees it when it does: planted, a clock that stands still while a claim is under way', async () => {
+    class StuckClock extends VirtualClock {
+      override monotonicNow(): number {
+        // Everything within a minute seems to be one moment: trust never ends.
+        return Math.floor(super.monotonicNow() / 60_000) * 60_000
+      }
+    }
+    const starts = await startsAfterSlowClaim((startMs) => new StuckClock(startMs))
+    expect(() => check(starts)).toThrow()
+  })
+})
+
+describe('a blocked event loop', () => {
+  it('past the lease: nothing is lost, nothing crashes, each task ends done', async () => {
+    const { Tocsin } = await import('tocsin')
+    await using toc = await Tocsin.open({ timetable: 'memory:', logger: false })
+    const topic = toc.topic<number>('t', { lease: '100ms', slots: 1 })
+    const handled = new Map<string, number>()
+    let blocked = false
+    const all = gate()
+    topic.consume(
+      async ({ key }) => {
+        if (!blocked) {
+          blocked = true
+          const untilMs = systemClock.monotonicNow() + 250
+          while (systemClock.monotonicNow() < untilMs);
+        }
+        handled.set(key, (handled.get(key) ?? 0) + 1)
+        if (handled.size === 200) all.open()
+      },
+      { concurrency: 4 },
+    )
+    const now = systemClock.now()
+    await topic.scheduleMany(Array.from({ length: 200 }, (_, i) => ({ key: `k${i}`, at: now, payload: i })))
+    await all.opened
+    expect(handled.size).toBe(200)
+  })
+})
