@@ -53,7 +53,8 @@ export interface ConsumeOptions<Out> {
 export interface Consumer extends AsyncDisposable {
   /**
    * Claims nothing more, waits for running handlers (20 s by default), then aborts their signals and gives their
-   * tasks back: due at once elsewhere, no failure. Calling it again gives the same answer.
+   * tasks back: due at once elsewhere, no failure. Calling it again gives the same answer. A handler must not await
+   * it: it would wait for itself.
    */
   stop(options?: { readonly timeout?: Duration | undefined }): Promise<StopReport>
 }

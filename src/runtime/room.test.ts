@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest'
+import { effectiveConfig, settingsOf, type TopicConfig } from '../config.ts'
+import { VirtualClock } from '../testing/virtual-clock.ts'
+import { Room } from './room.ts'
+
+function roomOf(places: number, config: TopicConfig = {}, batched = false) {
+  const clock = new VirtualClock(0)
+  const settings = settingsOf(effectiveConfig(config, {}), 'topic')
+  return { clock, room: new Room(clock, () => settings, places, batched) }
+}
+
+const nobody = () => {}
+
+describe('room', () => {
+  it('is the free places, until there is a rate to prefetch by', () => {
+    const { room } = roomOf(64)
+    expect(room.reserve(nobody)).toBe(64)
+    expect(room.reserve(nobody)).toBe(0)
+    room.claimed(64, 10)
+    room.queued = 10
+    expect(room.reserve(nobody)).toBe(54)
+  })
+
+  it('is never more than a batch per claim', () => {
+    const { room } = roomOf(2_000, { batchSize: 300 })
+    expect(room.reserve(nobody)).toBe(300)
+    expect(room.reserve(nobody)).toBe(300)
+  })
+
+  it('counts places in batches for a batch handler', () => {
+    const { room } = roomOf(2, { batchSize: 100 }, true)
+    expect([room.reserve(nobody), room.reserve(nobody), room.reserve(nobody)]).toEqual([100, 100, 0])
+  })
+
+  it('adds a prefetch of 100 ms of work at the measured rate, at most two batches', () => {
+    const { room, clock } = roomOf(10, { batchSize: 500 })
+    clock.moveTo(1_000)
+    room.finished(2_000)
+    expect(room.reserve(nobody)).toBe(10 + 200)
+    const fast = roomOf(10, { batchSize: 50 })
+    fast.clock.moveTo(1_000)
+    fast.room.finished(1_000_000)
+    // 10 places and a prefetch of 100: two batches of 50, then a gap of 10 that is not worth a claim.
+    expect([fast.room.reserve(nobody), fast.room.reserve(nobody), fast.room.reserve(nobody)]).toEqual([50, 50, 0])
+  })
+
+  it('refills the prefetch in halves, not task by task, but a free place at once', () => {
+    const { room, clock } = roomOf(10, { batchSize: 500 })
+    clock.moveTo(1_000)
+    room.finished(2_000)
+    room.occupy(10)
+    room.queued = 101
+    expect(room.reserve(nobody)).toBe(0)
+    room.queued = 100
+    expect(room.reserve(nobody)).toBe(100)
+    room.claimed(100, 0)
+    room.queued = 0
+    room.vacate(1)
+    expect(room.reserve(nobody)).toBe(201)
+  })
+
+  it('is closed while too many outcomes are not recorded', () => {
+    const { room } = roomOf(10, { batchSize: 10 })
+    room.unrecorded = 21
+    expect(room.reserve(nobody)).toBe(0)
+    room.unrecorded = 20
+    expect(room.reserve(nobody)).toBe(10)
+  })
+
+  it('tells the hungry one at a time, first come first served', () => {
+    const { room } = roomOf(1)
+    const told: string[] = []
+    room.occupy(1)
+    room.reserve(() => told.push('a'))
+    room.reserve(() => told.push('b'))
+    room.offer()
+    expect(told).toEqual([])
+    room.vacate(1)
+    room.offer()
+    expect(told).toEqual(['a'])
+    room.offer()
+    expect(told).toEqual(['a', 'b'])
+  })
+})
+
+describe('the whole room for a suspect', () => {
+  it('is given when idle; nobody else gets any until it is idle again', () => {
+    const { room } = roomOf(5)
+    expect(room.reserveAlone(nobody)).toBe(true)
+    expect(room.reserve(nobody)).toBe(0)
+    room.occupy(1)
+    room.claimed(1, 1)
+    room.offer()
+    expect(room.reserve(nobody)).toBe(0)
+    room.vacate(1)
+    room.offer()
+    expect(room.reserve(nobody)).toBe(5)
+  })
+
+  it('is waited for: work drains, then the waiting puller is told', () => {
+    const { room } = roomOf(5)
+    const told: string[] = []
+    room.occupy(2)
+    expect(room.reserveAlone(() => told.push('lonely'))).toBe(false)
+    expect(room.reserve(() => told.push('hungry'))).toBe(0)
+    room.vacate(1)
+    room.offer()
+    expect(told).toEqual([])
+    room.vacate(1)
+    room.offer()
+    expect(told).toEqual(['lonely'])
+    expect(room.reserveAlone(nobody)).toBe(true)
+  })
+
+  it('leaves ordinary work as much time afterwards as it took', () => {
+    const { room, clock } = roomOf(5)
+    room.reserveAlone(nobody)
+    clock.moveTo(1_000)
+    room.claimed(1, 0)
+    room.offer()
+    expect(room.reserveAlone(nobody)).toBe(false)
+    clock.moveTo(1_999)
+    expect(room.reserveAlone(nobody)).toBe(false)
+    clock.moveTo(2_000)
+    expect(room.reserveAlone(nobody)).toBe(true)
+  })
+})

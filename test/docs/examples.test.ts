@@ -1,0 +1,51 @@
+/** Every program in the documents is run as it stands, prints what the document says, and compiles. */
+import { execFile } from 'node:child_process'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
+
+const run = promisify(execFile)
+/** Inside the package, so that 'tocsin' means this package; ignored by git. */
+const FOLDER = `${ROOT}/.doc-examples`
+
+const examples = documents().flatMap((file) => examplesOf(file, read(file)))
+const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${line}`
+
+beforeAll(async () => {
+  rmSync(FOLDER, { recursive: true, force: true })
+  mkdirSync(FOLDER)
+  for (const example of examples)
+    writeFileSync(`${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`, example.code)
+  const options = { module: 'nodenext', target: 'es2023', strict: true, types: ['node'], skipLibCheck: true }
+  const emit = { rootDir: '.', outDir: 'out', allowJs: true }
+  const config = { compilerOptions: { ...options, ...emit }, include: ['*.mts', '*.mjs'], exclude: ['out'] }
+  writeFileSync(`${FOLDER}/tsconfig.json`, JSON.stringify(config))
+  // Against dist, as a user's compiler would: what is published is what is checked.
+  await run('npx', ['tsc', '-p', FOLDER], { cwd: ROOT }).catch(({ stdout }: { stdout: string }) => {
+    throw new Error(`an example does not compile:\n${stdout}`)
+  })
+}, 60_000)
+
+afterAll(() => rmSync(FOLDER, { recursive: true, force: true }))
+
+it('there are examples to run', () => {
+  expect(examples.filter(({ file }) => file === 'README.md').length).toBeGreaterThanOrEqual(4)
+})
+
+describe.each(documents().filter((file) => examples.some((example) => example.file === file)))(
+  '%s',
+  (file) => {
+    it.each(examples.filter((example) => example.file === file))(
+      'line $line runs and prints what it says',
+      async (example) => {
+        const { stdout, stderr } = await run(process.execPath, [`${FOLDER}/out/${nameOf(example)}.mjs`], {
+          cwd: ROOT,
+          timeout: 15_000,
+        })
+        expect(stderr).toBe('')
+        expect(stdout).toBe(example.prints ?? '')
+      },
+    )
+  },
+)
