@@ -50,11 +50,11 @@ export async function* chunksOf<T>(items: Iterable<T> | AsyncIterable<T>): Async
 }
 
 /** The same error, saying which of many it is about. */
-export function atIndex(error: unknown, index: number): Error {
+export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   if (!TocsinError.is(error)) return asError(error)
   return new TocsinError(
     error.code,
-    `tasks[${index}].${error.message}`,
+    `${list}[${index}].${error.message}`,
     { ...error.details, index },
     error.cause,
   )

@@ -28,6 +28,8 @@ export function startConsumer<Out>(
   checkOptions(options, ['concurrency', 'transaction', 'guard'], 'consume')
   const { guard, transaction } = options
   if (transaction === true) throw needsLedger('transaction: true')
+  if (transaction !== undefined && transaction !== false)
+    throw badOption('transaction', `expected true or false, got ${describeValue(transaction)}`)
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
   const concurrency = options.concurrency ?? (batched ? BATCH_CONCURRENCY : CONCURRENCY)

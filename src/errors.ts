@@ -124,6 +124,8 @@ export function describeValue(value: unknown): string {
   }
 }
 
+/** Control characters are shown as escapes: what a caller sent must not break into the lines of a log. */
 function short(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 57).toWellFormed()}…` : text
+  const cut = text.length > 60 ? `${text.slice(0, 57).toWellFormed()}…` : text
+  return cut.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

@@ -30,7 +30,7 @@ export const EVENT_NAMES: readonly EventName[] = [
   'error',
 ]
 
-type Listener<N extends EventName> = (event: TocsinEvents[N]) => void
+type Listener<N extends EventName> = (event: TocsinEvents[N]) => unknown
 
 export class Announcer {
   readonly #listeners = new Map<EventName, Set<Listener<EventName>>>()
@@ -51,11 +51,14 @@ export class Announcer {
 
   emit<N extends EventName>(name: N, event: TocsinEvents[N]): void {
     for (const listener of this.#listeners.get(name) ?? []) {
-      try {
-        listener(event)
-      } catch (error) {
-        // A listener's mistake must not stop the timers.
+      // A listener's mistake must not stop the timers, nor, when it comes as a rejection, the process.
+      const complain = (error: unknown) =>
         this.#logger.error({ event: name, error }, 'an event listener threw')
+      try {
+        const returned: unknown = listener(event)
+        if (returned instanceof Promise) returned.catch(complain)
+      } catch (error) {
+        complain(error)
       }
     }
   }

@@ -13,6 +13,11 @@ export class InOrder {
     return result
   }
 
+  /** Resolves when everything called so far has taken effect. */
+  async settled(): Promise<void> {
+    while (this.#tail !== null) await this.#tail
+  }
+
   #follow(result: Promise<unknown>): void {
     const tail = result.then(ignore, ignore).then(() => {
       if (this.#tail === tail) this.#tail = null

@@ -34,6 +34,7 @@ export type {
   ForecastOptions,
   ListOptions,
   Selector,
+  Shift,
   Topic,
   WriteOptions,
 } from './topic-api.ts'

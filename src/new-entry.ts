@@ -36,7 +36,8 @@ export function ringTime(when: { delay?: unknown; at?: unknown }, where: string)
 }
 
 /** '+10m' or '-1h': from where each task is. */
-export function shiftTime(shift: unknown): RingTime {
+export function shiftTime({ shift, delay, at }: { shift: unknown; delay?: unknown; at?: unknown }): RingTime {
+  if (delay !== undefined || at !== undefined) throw badTime('when', "use one of 'shift', 'delay' and 'at'")
   if (typeof shift !== 'string' || !/^[+-]/.test(shift))
     throw badTime('shift', `${describeValue(shift)} needs a sign and a unit, like '+10m' or '-1h'`)
   const ms = durationMs(shift.slice(1), 'shift')

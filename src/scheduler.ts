@@ -84,7 +84,8 @@ export class Scheduler<In> {
     offset: number,
   ): { entries: NewEntry[]; checks: Promise<void>[] } {
     const checks: Promise<void>[] = []
-    const entries = tasks.map((task, i) => {
+    // Not `map`, which passes over holes.
+    const entries = Array.from(tasks, (task, i) => {
       try {
         const { entry, check } = this.#prepare(task)
         if (check !== undefined)

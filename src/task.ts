@@ -101,9 +101,14 @@ export type Rescheduled = {
 
 /** What a handler may return; nothing means done, a throw means retry with backoff. */
 export type Outcome =
-  | { readonly snooze: Duration }
-  | { readonly retry: Duration; readonly reason?: string | undefined }
-  | { readonly dead: string }
+  | { readonly snooze: Duration; readonly retry?: undefined; readonly dead?: undefined }
+  | {
+      readonly retry: Duration
+      readonly reason?: string | undefined
+      readonly snooze?: undefined
+      readonly dead?: undefined
+    }
+  | { readonly dead: string; readonly snooze?: undefined; readonly retry?: undefined }
 
 /**
  * The id of a task in a timetable without a ledger: its key and the stamp of its first claim. A pending task costs

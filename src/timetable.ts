@@ -177,8 +177,8 @@ export interface Books extends Omit<Counts, 'due'> {
 }
 
 export interface Watcher {
-  /** The cell's next ring came nearer: it is `inMs` from now. May be lost; pullers look by themselves as well. */
-  wake(cell: number, inMs: number): void
+  /** The cell's next ring came nearer: it is at `ringMs`, `inMs` from now. May be lost; pullers also look by themselves. */
+  wake(cell: number, inMs: number, ringMs: number): void
   /** A claimed task was cancelled or replaced: what its handler does no longer matters. May be lost. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
 }
@@ -217,11 +217,11 @@ export interface Timetable {
     cursor: string | null,
   ): Promise<{ keys: string[]; cursor: string | null }>
   counts(topic: string): Promise<Counts>
-  /** How many pending tasks ring in each of the steps of [fromMs, toMs). What is overdue counts for the first. */
+  /** How many pending tasks ring in each of the steps of [fromMs, toMs). What is overdue counts as due now. */
   forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
   books(topic: string): Promise<Books>
 
-  /** A dead task lives again, due now, without its failures; 'live' when its key has a live task, which stays. */
+  /** A dead task lives again under its id, due now, without its failures; 'live': its key has a live task, which stays. */
   replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 

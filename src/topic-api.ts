@@ -12,7 +12,19 @@ export type By =
   | { readonly tag: string; readonly prefix?: undefined }
   | { readonly prefix: string; readonly tag?: undefined }
 
-export type Selector = { readonly keys: readonly string[] } | By | { readonly all: true }
+/** Which of the dead: exactly one way of saying so. */
+export type Selector =
+  | (By & { readonly keys?: undefined; readonly all?: undefined })
+  | {
+      readonly keys: readonly string[]
+      readonly tag?: undefined
+      readonly prefix?: undefined
+      readonly all?: undefined
+    }
+  | { readonly all: true; readonly tag?: undefined; readonly prefix?: undefined; readonly keys?: undefined }
+
+/** Moves each task from where it is. */
+export type Shift = { readonly shift: string; readonly delay?: undefined; readonly at?: undefined }
 
 export interface WriteOptions {
   /** The caller's transaction, in the database that has the ledger. */
@@ -75,7 +87,7 @@ export interface Topic<In, Out> {
   /** `shift: '+10m'` or `'-1h'` moves each from where it is. */
   rescheduleBy(
     by: By,
-    when: When | { readonly shift: string },
+    when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
   /** Null when the key has no live and no dead task. */

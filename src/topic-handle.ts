@@ -1,4 +1,4 @@
-import { placesOf } from './bulk.ts'
+import { atIndex, placesOf } from './bulk.ts'
 import { CELLS, cellOf } from './cell.ts'
 import type { ConfigView, LiveConfig } from './config.ts'
 import { startConsumer } from './consume.ts'
@@ -26,6 +26,7 @@ import type {
   ForecastOptions,
   ListOptions,
   Selector,
+  Shift,
   Topic,
   WriteOptions,
 } from './topic-api.ts'
@@ -82,7 +83,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   async cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
-    this.#checkWrite(options)
+    this.#checkBulk(options)
     const { timetable } = this.#parts
     const tally = { cancelled: 0, inFlight: 0 }
     await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
@@ -103,12 +104,12 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async rescheduleBy(
     by: By,
-    when: When | { readonly shift: string },
+    when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }> {
-    this.#checkWrite(options)
+    this.#checkBulk(options)
     checkOptions(when, ['delay', 'at', 'shift'], 'when')
-    const time = 'shift' in when ? shiftTime(when.shift) : ringTime(when, 'when')
+    const time = when.shift === undefined ? ringTime(when, 'when') : shiftTime(when)
     const tally = { rescheduled: 0, inFlight: 0 }
     await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
       for (const { outcome } of await this.#move(places, time)) {
@@ -117,6 +118,11 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
       }
     })
     return tally
+  }
+
+  /** Resolves when every write called so far has taken effect. */
+  written(): Promise<void> {
+    return this.#order.settled()
   }
 
   async get(key: string): Promise<TaskInfo<Out> | null> {
@@ -231,6 +237,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     const { timetable, clock, settings } = this.#parts
     const home =
       'prefix' in what && settings.current.slotBy === 'prefix' ? [cellOf(what.prefix, 'prefix')] : ALL_CELLS
+    // What was called before must be there to be found.
+    await this.#order.settled()
     let done = 0
     for await (const places of placesOf(timetable, clock, this.name, home, among, what)) {
       this.#parts.checkOpen()
@@ -242,12 +250,18 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async #eachDead(which: Selector, step: (places: Place[]) => Promise<void>): Promise<void> {
     this.#parts.checkOpen()
-    checkOptions(which, ['keys', 'tag', 'prefix', 'all'], 'which')
-    if ('keys' in which) return this.#order.run(() => step(this.#places(which.keys)))
-    const what: Selection = 'all' in which ? { all: true } : this.#selection(which, 'which')
-    if ('all' in which && which.all !== true)
-      throw badOption('which', 'write { all: true } to mean all of them')
-    return this.#sweep('dead', what, undefined, step)
+    const ways = ['keys', 'tag', 'prefix', 'all'] as const
+    checkOptions(which, ways, 'which')
+    // Two ways at once would purge what one of them was meant to spare.
+    if (ways.filter((way) => which[way] !== undefined).length !== 1)
+      throw badOption('which', "give exactly one of 'keys', 'all', 'tag' and 'prefix'")
+    if (which.keys !== undefined) {
+      const places = this.#places(which.keys)
+      return this.#order.run(() => step(places))
+    }
+    if (which.all === undefined) return this.#sweep('dead', this.#selection(which, 'which'), undefined, step)
+    if (which.all !== true) throw badOption('which', 'write { all: true } to mean all of them')
+    return this.#sweep('dead', { all: true }, undefined, step)
   }
 
   #selection(by: By, where: string): Selection {
@@ -261,9 +275,13 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   #places(keys: readonly string[]): Place[] {
     if (!Array.isArray(keys)) throw badOption('keys', `expected an array of keys, got ${describeValue(keys)}`)
     const { slotBy } = this.#parts.settings.current
-    return keys.map((given) => {
-      const key = checkKey(given)
-      return { key, cell: cellOf(key, slotBy) }
+    return Array.from(keys, (given, i) => {
+      try {
+        const key = checkKey(given)
+        return { key, cell: cellOf(key, slotBy) }
+      } catch (error) {
+        throw keys.length === 1 ? error : atIndex(error, i, 'keys')
+      }
     })
   }
 
@@ -288,11 +306,18 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     }
   }
 
-  #checkWrite(options: WriteOptions | BulkOptions | undefined): void {
+  #checkWrite(options: WriteOptions | undefined, known: readonly string[] = ['tx']): void {
     this.#parts.checkOpen()
     if (options === undefined) return
-    checkOptions(options, ['tx', 'onProgress'], 'options')
+    checkOptions(options, known, 'options')
     if (options.tx !== undefined) throw needsLedger('{ tx }')
+  }
+
+  #checkBulk(options: BulkOptions | undefined): void {
+    this.#checkWrite(options, ['tx', 'onProgress'])
+    const onProgress: unknown = options?.onProgress
+    if (onProgress !== undefined && typeof onProgress !== 'function')
+      throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
   }
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from './clock.ts'
 import type { Announcer } from './events.ts'
 import type { Logger } from './logger.ts'
 import type { Random } from './random.ts'
+import type { Governor } from './runtime/governor.ts'
 import type { Timetable } from './timetable.ts'
 import type { Consumer } from './topic-api.ts'
 import type { TopicSettings } from './topic-settings.ts'
@@ -14,6 +15,7 @@ export interface TopicParts {
   readonly logger: Logger
   readonly announcer: Announcer
   readonly settings: TopicSettings
+  readonly governor: Governor
   /** Throws 'closed' once the Tocsin is. */
   readonly checkOpen: () => void
   /** Consumers that `close` must stop. */

@@ -47,7 +47,9 @@ export class TopicSettings {
 
   view(): ConfigView {
     const effective = effectiveConfig(this.#code, this.#live)
-    return { version: this.#version, effective, live: this.#live, code: this.#code, paused: this.#paused }
+    const layers = { effective, live: this.#live, code: this.#code }
+    // A copy: what is shown is not a way to change it.
+    return { version: this.#version, ...structuredClone(layers), paused: this.#paused }
   }
 
   /** All of the patch or nothing of it. */

@@ -7,6 +7,7 @@
  */
 import { cellsOfSlot, prefixOf } from '../cell.ts'
 import type { Claim } from '../timetable.ts'
+import type { Governor } from './governor.ts'
 import { HeldClaim, type HeldTask } from './held.ts'
 import { Puller, type PullerHost } from './puller.ts'
 import { Room } from './room.ts'
@@ -14,6 +15,8 @@ import { Worker, type WorkerParts } from './worker.ts'
 
 export interface ConsumerParts<Out> extends WorkerParts<Out> {
   readonly paused: () => boolean
+  /** Of the topic: its consumers in this process share it. */
+  readonly governor: Governor
   /** Calls of the handler at a time. */
   readonly concurrency: number
 }
@@ -36,15 +39,16 @@ export class RunningConsumer<Out> implements PullerHost {
   #queue: HeldTask[] = []
   #startsSoon = false
   #givenBackCount = 0
+  #recordMs = Number.NEGATIVE_INFINITY
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
     this.#oneByOne = !parts.batched && parts.guard === null
-    this.#room = new Room(parts.clock, parts.settings, parts.concurrency, parts.batched)
+    this.#room = new Room(parts.clock, parts.governor, parts.settings, parts.concurrency, parts.batched)
     this.#worker = new Worker(parts, this.#room, () => this.#goOn())
     this.#unwatch = parts.timetable.watch(parts.topic, {
-      wake: (cell, inMs) => this.#pullers[cell % this.#pullers.length]?.wake(cell, inMs),
+      wake: (cell, ...ring) => this.#pullers[cell % this.#pullers.length]?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
     })
     this.#deal()
@@ -94,6 +98,7 @@ export class RunningConsumer<Out> implements PullerHost {
     try {
       const claim = await timetable.claim(at, { req, limit, leaseMs, from, wholePrefixes: mergeMs > 0 })
       taken = claim.tasks.length
+      if (taken > 0) this.#reached(claim.nowMs)
       for (const key of claim.poisoned)
         this.#worker.announceDeath(key, null, 'poison', 'it took its process down, three times in a row')
       if (taken > 0)
@@ -104,6 +109,13 @@ export class RunningConsumer<Out> implements PullerHost {
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
     }
+  }
+
+  /** What one puller heard of the timetable's clock, the others need not find out. */
+  #reached(recordMs: number): void {
+    if (recordMs <= this.#recordMs) return
+    this.#recordMs = recordMs
+    for (const puller of this.#pullers) puller.reached(recordMs)
   }
 
   #accept(claim: HeldClaim, leaseMs: number, from: 'lanes' | 'suspects'): void {

@@ -1,45 +1,51 @@
 import { describe, expect, it } from 'vitest'
 import { Governor } from './governor.ts'
 
+const rate = { limit: 10, perMs: 1_000 }
+
 describe('the governor', () => {
   it('lets everything through without a rate', () => {
     const governor = new Governor()
     expect(governor.take(1_000_000, null, 0)).toBe(1_000_000)
-    expect(governor.nextMs(0)).toBe(0)
+    expect(governor.nextMs(null, 0)).toBe(0)
   })
 
-  it('grants one span at first, then as fast as the bucket fills, never more than one span at once', () => {
+  it('grants the limit, then nothing until a span has passed', () => {
     const governor = new Governor()
-    const rate = { limit: 10, perMs: 1_000 }
-    expect(governor.take(25, rate, 0)).toBe(10)
-    expect(governor.take(25, rate, 0)).toBe(0)
-    expect(governor.nextMs(0)).toBe(100)
-    expect(governor.take(25, rate, 99)).toBe(0)
-    expect(governor.take(25, rate, 100)).toBe(1)
+    expect(governor.take(4, rate, 0)).toBe(4)
+    expect(governor.take(25, rate, 300)).toBe(6)
+    expect(governor.take(25, rate, 300)).toBe(0)
+    expect(governor.nextMs(rate, 300)).toBe(1_000)
+    expect(governor.take(25, rate, 999)).toBe(0)
+    expect(governor.take(25, rate, 1_000)).toBe(4)
+    expect(governor.nextMs(rate, 1_000)).toBe(1_300)
     expect(governor.take(25, rate, 60_000)).toBe(10)
   })
 
   it('takes back what was granted and not used', () => {
     const governor = new Governor()
-    const rate = { limit: 10, perMs: 1_000 }
     governor.take(10, rate, 0)
     governor.giveBack(4)
     expect(governor.take(10, rate, 0)).toBe(4)
+    governor.giveBack(100)
+    expect(governor.take(10, rate, 0)).toBe(10)
   })
 
   it('follows a new rate at once', () => {
     const governor = new Governor()
-    governor.take(10, { limit: 10, perMs: 1_000 }, 0)
-    expect(governor.take(100, { limit: 50, perMs: 1_000 }, 1)).toBe(50)
-    expect(governor.take(100, null, 2)).toBe(100)
+    governor.take(10, rate, 0)
+    expect(governor.take(100, { limit: 50, perMs: 1_000 }, 1)).toBe(40)
+    expect(governor.take(100, { limit: 5, perMs: 1_000 }, 2)).toBe(0)
+    expect(governor.take(100, null, 3)).toBe(100)
   })
 
-  it('over ten seconds lets the limit through, and one span more', () => {
+  it('never lets more than the limit through in any span, and wastes none of it', () => {
     const governor = new Governor()
-    const rate = { limit: 20, perMs: 1_000 }
-    let granted = 0
-    for (let nowMs = 0; nowMs < 10_000; nowMs += 7) granted += governor.take(3, rate, nowMs)
-    expect(granted).toBeGreaterThanOrEqual(199)
-    expect(granted).toBeLessThanOrEqual(220)
+    const starts: number[] = []
+    for (let nowMs = 0; nowMs < 10_000; nowMs += 7)
+      for (let n = governor.take(3, rate, nowMs); n > 0; n--) starts.push(nowMs)
+    for (const from of starts)
+      expect(starts.filter((at) => at >= from && at < from + 1_000).length).toBeLessThanOrEqual(10)
+    expect(starts.length).toBeGreaterThanOrEqual(99)
   })
 })

@@ -1,38 +1,54 @@
 /**
- * Holds a topic to its rate: a bucket that fills by `limit` per `perMs` and never holds more than one span's worth.
- * Tasks wait in the timetable, where they cost nothing, not here.
+ * Holds a topic to its rate: in every span of `perMs`, however it is laid, at most `limit` tasks. What was granted
+ * comes back exactly one span later. Tasks wait in the timetable, where they cost nothing, not here.
  */
+export interface Rate {
+  readonly limit: number
+  readonly perMs: number
+}
+
 export class Governor {
-  #tokens = 0
-  #filledMs = Number.NEGATIVE_INFINITY
-  #rate: { readonly limit: number; readonly perMs: number } | null = null
+  /** Grants of the last span, oldest first. */
+  #grants: { atMs: number; count: number }[] = []
+  #granted = 0
 
   /** How many of `wanted` may go now. */
-  take(wanted: number, rate: { limit: number; perMs: number } | null, nowMs: number): number {
-    this.#fill(rate, nowMs)
+  take(wanted: number, rate: Rate | null, nowMs: number): number {
     if (rate === null) return wanted
-    const granted = Math.min(wanted, Math.floor(this.#tokens))
-    this.#tokens -= granted
-    return granted
+    this.#forgetBefore(nowMs - rate.perMs)
+    const count = Math.max(0, Math.min(wanted, rate.limit - this.#granted))
+    if (count === 0) return 0
+    this.#granted += count
+    const last = this.#grants.at(-1)
+    if (last?.atMs === nowMs) last.count += count
+    else this.#grants.push({ atMs: nowMs, count })
+    return count
   }
 
+  /** Some of what was granted lately was not needed after all. */
   giveBack(unused: number): void {
-    this.#tokens += unused
+    let left = Math.min(unused, this.#granted)
+    this.#granted -= left
+    for (let last = this.#grants.at(-1); left > 0 && last !== undefined; last = this.#grants.at(-1)) {
+      const taken = Math.min(left, last.count)
+      last.count -= taken
+      left -= taken
+      if (last.count === 0) this.#grants.pop()
+    }
   }
 
   /** Monotonic moment at which the next one may go; 0 when there is no waiting. */
-  nextMs(nowMs: number): number {
-    if (this.#rate === null || this.#tokens >= 1) return 0
-    return nowMs + ((1 - this.#tokens) * this.#rate.perMs) / this.#rate.limit
+  nextMs(rate: Rate | null, nowMs: number): number {
+    if (rate === null) return 0
+    this.#forgetBefore(nowMs - rate.perMs)
+    const oldest = this.#grants[0]
+    return this.#granted < rate.limit || oldest === undefined ? 0 : oldest.atMs + rate.perMs
   }
 
-  #fill(rate: { limit: number; perMs: number } | null, nowMs: number): void {
-    const changed = rate?.limit !== this.#rate?.limit || rate?.perMs !== this.#rate?.perMs
-    this.#rate = rate
-    if (rate === null) return
-    // A new rate starts with an empty span behind it and a full one ahead, as if nothing had been sent lately.
-    const earned = changed ? rate.limit : ((nowMs - this.#filledMs) * rate.limit) / rate.perMs
-    this.#tokens = Math.min(rate.limit, (changed ? 0 : this.#tokens) + earned)
-    this.#filledMs = nowMs
+  /** A grant made exactly one span ago counts no more. */
+  #forgetBefore(ms: number): void {
+    const kept = this.#grants.findIndex(({ atMs }) => atMs > ms)
+    const gone = this.#grants.splice(0, kept === -1 ? this.#grants.length : kept)
+    for (const { count } of gone) this.#granted -= count
   }
 }

@@ -31,11 +31,25 @@ export interface PullerHost {
 /** When each cell wants to be looked at, and why. */
 interface CellTimes {
   ringMs: number
+  /** The same moment by the timetable's clock. */
+  ringRecordMs: number
   /** The earliest wake since the last claim was sent: its answer may not know of it. */
   wokenMs: number
+  wokenRecordMs: number
   suspectMs: number
   leaseEndMs: number
   lookMs: number
+}
+
+/** Before the first look: look now. */
+const UNKNOWN: CellTimes = {
+  ringMs: 0,
+  ringRecordMs: NEVER,
+  wokenMs: NEVER,
+  wokenRecordMs: NEVER,
+  suspectMs: NEVER,
+  leaseEndMs: NEVER,
+  lookMs: 0,
 }
 
 export class Puller {
@@ -55,8 +69,7 @@ export class Puller {
     this.#host = host
     this.#lookMs = lookMs
     this.#alarm = new Alarm(clock, () => this.nudge())
-    for (const cell of cells)
-      this.#times.set(cell, { ringMs: 0, wokenMs: NEVER, suspectMs: NEVER, leaseEndMs: NEVER, lookMs: 0 })
+    for (const cell of cells) this.#times.set(cell, { ...UNKNOWN })
   }
 
   start(): void {
@@ -71,13 +84,32 @@ export class Puller {
     await this.#loop
   }
 
-  /** The cell's next ring is `inMs` from now. */
-  wake(cell: number, inMs: number): void {
+  /** The cell's next ring is `inMs` from now, at `ringRecordMs` by the timetable's clock. */
+  wake(cell: number, inMs: number, ringRecordMs: number): void {
     const times = this.#times.get(cell)
     if (times === undefined) return
-    times.wokenMs = Math.min(times.wokenMs, this.#clock.monotonicNow() + Math.max(0, inMs))
-    times.ringMs = Math.min(times.ringMs, times.wokenMs)
+    const atMs = this.#clock.monotonicNow() + Math.max(0, inMs)
+    if (atMs < times.wokenMs) {
+      times.wokenMs = atMs
+      times.wokenRecordMs = ringRecordMs
+    }
+    this.#takeWake(times)
     if (!this.#stopped) this.#alarm.noLaterThan(times.ringMs)
+  }
+
+  /**
+   * The timetable's clock has reached `recordMs`, as a claim of some other puller just heard. Our own estimate lags
+   * by up to a millisecond: without this, tasks of one moment would come in as many pieces as there are pullers.
+   */
+  reached(recordMs: number): void {
+    const nowMs = this.#clock.monotonicNow()
+    let rings = false
+    for (const times of this.#times.values()) {
+      if (times.ringRecordMs > recordMs || times.ringMs <= nowMs) continue
+      times.ringMs = nowMs
+      rings = true
+    }
+    if (rings) this.nudge()
   }
 
   /** Something changed (room, configuration): look again now. */
@@ -88,15 +120,25 @@ export class Puller {
 
   /** One pass over the cells whose time has come, the most overdue first. Answers when to come back. */
   async step(): Promise<number> {
-    const nowMs = this.#clock.monotonicNow()
-    const due = [...this.#times].filter(([, times]) => earliest(times) <= nowMs)
-    due.sort(([, a], [, b]) => a.ringMs - b.ringMs)
+    const seen = new Set<CellTimes>()
     let starved = false
-    for (const [cell, times] of due) {
-      if (this.#stopped) break
-      if ((await this.#pull(cell, times)) === 'no-room') starved = true
+    for (let next = this.#mostOverdue(seen); next !== null; next = this.#mostOverdue(seen)) {
+      seen.add(next.times)
+      if ((await this.#pull(next.cell, next.times)) === 'no-room') starved = true
     }
     return this.#nextMs(starved)
+  }
+
+  /** Asked anew after each claim: its answer may have told us that the time of others has come, too. */
+  #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
+    if (this.#stopped) return null
+    const nowMs = this.#clock.monotonicNow()
+    let most: { cell: number; times: CellTimes } | null = null
+    for (const [cell, times] of this.#times) {
+      if (earliest(times) > nowMs || seen.has(times)) continue
+      if (most === null || times.ringMs < most.times.ringMs) most = { cell, times }
+    }
+    return most
   }
 
   async #run(): Promise<void> {
@@ -141,10 +183,19 @@ export class Puller {
     const nowMs = this.#clock.monotonicNow()
     const inMs = (recordMs: number | null) =>
       recordMs === null ? NEVER : nowMs + Math.max(0, recordMs - claim.nowMs)
-    times.ringMs = Math.min(inMs(claim.nextRingMs), times.wokenMs)
+    times.ringMs = inMs(claim.nextRingMs)
+    times.ringRecordMs = claim.nextRingMs ?? NEVER
+    this.#takeWake(times)
     times.suspectMs = inMs(claim.nextSuspectMs)
     times.leaseEndMs = claim.nextLeaseEndInMs === null ? NEVER : nowMs + claim.nextLeaseEndInMs
     times.lookMs = nowMs + this.#lookMs
+  }
+
+  /** Of what a claim said and what a wake said since it was sent, the nearer counts. */
+  #takeWake(times: CellTimes): void {
+    if (times.wokenMs >= times.ringMs) return
+    times.ringMs = times.wokenMs
+    times.ringRecordMs = times.wokenRecordMs
   }
 
   /** A starved puller is nudged when there is room: until then, what has rung already is no reason to get up. */

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { effectiveConfig, settingsOf, type TopicConfig } from '../config.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
+import { Governor } from './governor.ts'
 import { Room } from './room.ts'
 
 function roomOf(places: number, config: TopicConfig = {}, batched = false) {
   const clock = new VirtualClock(0)
   const settings = settingsOf(effectiveConfig(config, {}), 'topic')
-  return { clock, room: new Room(clock, () => settings, places, batched) }
+  return { clock, room: new Room(clock, new Governor(), () => settings, places, batched) }
 }
 
 const nobody = () => {}
@@ -41,7 +42,9 @@ describe('room', () => {
     fast.clock.moveTo(1_000)
     fast.room.finished(1_000_000)
     // 10 places and a prefetch of 100: two batches of 50, then a gap of 10 that is not worth a claim.
-    expect([fast.room.reserve(nobody), fast.room.reserve(nobody), fast.room.reserve(nobody)]).toEqual([50, 50, 0])
+    expect([fast.room.reserve(nobody), fast.room.reserve(nobody), fast.room.reserve(nobody)]).toEqual([
+      50, 50, 0,
+    ])
   })
 
   it('refills the prefetch in halves, not task by task, but a free place at once', () => {

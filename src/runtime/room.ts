@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config.ts'
-import { Governor } from './governor.ts'
+import type { Governor } from './governor.ts'
 import { RateMeter } from './rate-meter.ts'
 
 /** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most two batches. */
@@ -19,7 +19,7 @@ export class Room {
   readonly #places: number
   readonly #batched: boolean
   readonly #meter: RateMeter
-  readonly #governor = new Governor()
+  readonly #governor: Governor
   /** Pullers that found no room, first come first served. */
   readonly #hungry = new Set<() => void>()
   /** Pullers that have a suspect and wait for the consumer to be idle. */
@@ -35,8 +35,9 @@ export class Room {
   /** Outcomes not recorded yet; the timetable is slow or away when there are many, and more claims would not help. */
   unrecorded = 0
 
-  constructor(clock: Clock, settings: () => Settings, places: number, batched: boolean) {
+  constructor(clock: Clock, governor: Governor, settings: () => Settings, places: number, batched: boolean) {
     this.#clock = clock
+    this.#governor = governor
     this.#settings = settings
     this.#places = places
     this.#batched = batched
@@ -69,7 +70,9 @@ export class Room {
 
   /** When a rate is what holds us up: the monotonic moment of its next token. 0: it does not. */
   nextMs(): number {
-    return this.#alone === 'no' && this.#room() > 0 ? this.#governor.nextMs(this.#clock.monotonicNow()) : 0
+    return this.#alone === 'no' && this.#room() > 0
+      ? this.#governor.nextMs(this.#settings().rate, this.#clock.monotonicNow())
+      : 0
   }
 
   occupy(places: number): void {
@@ -120,9 +123,11 @@ export class Room {
   }
 
   #room(): number {
-    const { batchSize } = this.#settings()
+    const { batchSize, mergeMs } = this.#settings()
     if (this.unrecorded > 2 * Math.max(batchSize, this.#places)) return 0
     const free = this.freePlaces * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
+    // A claim of less than a batch could cut a prefix that one batch would hold.
+    if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
     // Only the prefetch has gaps: fill it in large pieces, not task by task.

@@ -13,8 +13,8 @@ export interface TestTocsinOptions {
   /** Where the clock starts: 2026-01-01T00:00:00Z by default. */
   readonly now?: Instant | undefined
   /**
-   * How long, in real time, `advance` waits for a running handler before it takes it to be waiting for the clock and
-   * moves on: 1s by default.
+   * How long, in real time, `advance` waits while nothing happens before it takes the handlers that still run to be
+   * waiting for the clock, and moves on: 1s by default.
    */
   readonly patience?: Duration | undefined
 }
@@ -61,10 +61,10 @@ export class TestTocsin extends Tocsin {
    * Lets time pass. When it resolves, everything that fell due on the way has fired, in order, each at its own
    * moment, with the retries and snoozes that followed from it.
    */
-  advance(by: Duration): Promise<void> {
+  async advance(by: Duration): Promise<void> {
     const byMs = durationMs(by, 'advance')
     this.#advancing = this.#advancing.then(() => this.#advance(byMs))
-    return this.#advancing
+    await this.#advancing
   }
 
   /** Lets time pass as long as it takes: a handler that hangs is waited for on the virtual clock, not on yours. */
@@ -74,6 +74,8 @@ export class TestTocsin extends Tocsin {
     const ended = closed.finally(() => {
       isClosed = true
     })
+    ended.catch(() => {})
+    await systemClock.turn()
     while (!isClosed) await Promise.race([ended, this.advance('1s')])
     await this.#advancing
     await closed
@@ -102,12 +104,16 @@ export class TestTocsin extends Tocsin {
 
   /** Until nothing moves any more by itself: no task in anybody's hands, nobody waiting for a turn. */
   async #quiet(): Promise<void> {
-    const startMs = systemClock.monotonicNow()
+    let steps = this.#timetable.steps
+    let sinceMs = systemClock.monotonicNow()
     for (let calmTurns = 0; calmTurns < 2;) {
       await systemClock.turn()
-      if (this.#clock.isTurning || this.#timetable.isBusy) calmTurns = 0
-      else calmTurns++
-      if (systemClock.monotonicNow() - startMs > this.#patienceMs) return this.#timetable.stopWaiting()
+      calmTurns = this.#clock.isTurning || this.#timetable.isBusy ? 0 : calmTurns + 1
+      if (this.#timetable.steps !== steps) {
+        steps = this.#timetable.steps
+        sinceMs = systemClock.monotonicNow()
+      }
+      if (systemClock.monotonicNow() - sinceMs > this.#patienceMs) return this.#timetable.stopWaiting()
     }
   }
 }
@@ -115,5 +121,5 @@ export class TestTocsin extends Tocsin {
 /** No jitter: a fraction of one half is the middle of every spread. Names are numbered. */
 function predictable(): Random {
   let made = 0
-  return { fraction: () => 0.5, uniqueId: () => `test-${++made}` }
+  return { fraction: () => 0.5, uniqueId: () => `made-by-test-tocsin-${++made}` }
 }

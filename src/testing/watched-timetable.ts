@@ -5,6 +5,9 @@ import { MemoryTimetable } from '../timetables/memory/timetable.ts'
 export class WatchedTimetable extends MemoryTimetable {
   readonly #held = new Set<string>()
 
+  /** Grows with every task that is claimed or settled. */
+  steps = 0
+
   /** Some task is claimed and its outcome not recorded. */
   get isBusy(): boolean {
     return this.#held.size > 0
@@ -18,12 +21,14 @@ export class WatchedTimetable extends MemoryTimetable {
   override async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
     const claim = await super.claim(at, request)
     for (const { key } of claim.tasks) this.#held.add(nameOf(at, key, claim.stamp))
+    this.steps += claim.tasks.length
     return claim
   }
 
   override async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
     const answers = await super.settle(at, settlements)
     for (const { key, stamp } of settlements) this.#held.delete(nameOf(at, key, stamp))
+    this.steps += settlements.length
     return answers
   }
 }

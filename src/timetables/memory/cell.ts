@@ -157,8 +157,11 @@ export class MemoryCell {
     // A new task of the key is alive: it is another task, and waking the dead must not touch it.
     if (this.pool.has(key)) return 'live'
     this.graves.remove(key)
-    const { body, priority, tags, createdMs } = grave.entry
-    this.#enter(new Entry(key, body, priority, tags, createdMs), nowMs)
+    const { body, priority, tags, createdMs, tries } = grave.entry
+    const entry = new Entry(key, body, priority, tags, createdMs)
+    // The same task, so the same id: whoever did its work already can tell.
+    entry.tries = tries && { ...tries, dueMs: nowMs, failures: 0, lost: 0, error: null, updatedMs: nowMs }
+    this.#enter(entry, nowMs)
     return 'replayed'
   }
 

@@ -123,12 +123,15 @@ export class MemoryTimetable implements Timetable {
 
   async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
     const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
+    // What is overdue is due now: it belongs to the step that now lies in.
+    const nowMs = this.#clock.now()
     for (const cell of this.#topic(topic).cells) {
       for (const lane of cell.lanes.all())
         for (const [, score] of lane.entries()) {
-          const ringMs = ringMsOf(score)
-          const step = Math.max(0, Math.floor((ringMs - fromMs) / stepMs))
-          if (ringMs < toMs) steps[step] = (steps[step] ?? 0) + 1
+          const ringMs = Math.max(ringMsOf(score), nowMs)
+          if (ringMs < fromMs || ringMs >= toMs) continue
+          const step = Math.floor((ringMs - fromMs) / stepMs)
+          steps[step] = (steps[step] ?? 0) + 1
         }
       if (cell.pool.size > 1_000) await this.#clock.turn()
     }
@@ -200,7 +203,7 @@ export class MemoryTimetable implements Timetable {
     const { cells, watchers } = this.#topic(topic)
     const ringMs = (cells[cell] as MemoryCell).nextRingMs()
     if (ringMs >= ringMsBefore) return
-    for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs)
+    for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
   }
 
   #moment(): Moment {

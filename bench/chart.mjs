@@ -1,0 +1,141 @@
+/**
+ * The rows of a report as bars, in an SVG that needs nothing from outside: GitHub shows it as an image. It brings
+ * its own light background, so that it reads the same on a dark page.
+ */
+import { describeMachine } from './machine.mjs'
+import { figuresOf, figureText, ratioOf, seriesOf } from './report.mjs'
+
+const WIDTH = 880
+const MARGIN = 32
+const LABEL_WIDTH = 288
+const VALUE_WIDTH = 136
+const BAR_HEIGHT = 14
+const BAR_GAP = 3
+const FIGURE_GAP = 16
+const PANEL_GAP = 26
+
+const INK = '#24292f'
+const QUIET = '#6a737d'
+const LINE = '#e4e7eb'
+const COLOURS = ['#e6b566', '#a65a0e', '#4a6fa5', '#7d8b99', '#5b8c5a', '#8a5a83']
+
+const UNITS = {
+  'tasks/s': 'tasks per second; longer is better',
+  ms: 'milliseconds; shorter is better',
+  bytes: 'bytes; shorter is better',
+}
+
+export function chart(report) {
+  const { title, machine, rows, runs } = report
+  const series = seriesOf(rows)
+  const figures = figuresOf(rows)
+  const parts = [
+    text(MARGIN, 46, title, { size: 20, weight: 600 }),
+    text(
+      MARGIN,
+      68,
+      `tocsin ${machine.tocsin} · ${machine.date.slice(0, 10)} · ${describeMachine(machine)}`,
+      {
+        size: 12,
+        fill: QUIET,
+      },
+    ),
+    ...legend(series, 96),
+  ]
+  let y = 112
+  for (const unit of new Set(rows.map((row) => row.unit))) {
+    const panel = panelOf(
+      figures.filter(([{ unit: own }]) => own === unit),
+      series,
+      y + PANEL_GAP,
+    )
+    parts.push(...panel.parts)
+    y = panel.y
+  }
+  const times =
+    runs === 1 ? 'One run.' : `Bars: median of ${runs} runs. Thin lines: from the lowest to the highest.`
+  parts.push(text(MARGIN, y + 22, times, { size: 12, fill: QUIET }))
+  return svg(y + 44, title, parts)
+}
+
+function legend(series, y) {
+  let x = MARGIN
+  return series.flatMap((name, i) => {
+    const parts = [rect(x, y - 11, 12, 12, colour(i), 2), text(x + 18, y, name, { size: 13 })]
+    x += 18 + name.length * 7.4 + 24
+    return parts
+  })
+}
+
+/** All figures of one unit, on one scale. */
+function panelOf(figures, series, top) {
+  const { unit } = figures[0][0]
+  const longest = Math.max(...figures.flat().flatMap((row) => row.runs))
+  const left = MARGIN + LABEL_WIDTH
+  const room = WIDTH - MARGIN - left - VALUE_WIDTH
+  const scale = (value) => (longest === 0 ? 0 : (Math.max(0, value) / longest) * room)
+  const parts = [
+    text(MARGIN, top, UNITS[unit] ?? unit, { size: 12, fill: QUIET }),
+    `<line x1="${MARGIN}" y1="${top + 9}" x2="${WIDTH - MARGIN}" y2="${top + 9}" stroke="${LINE}"/>`,
+  ]
+  if (ratioOf(figures[0], series) !== null)
+    parts.push(text(WIDTH - MARGIN, top, 'ratio', { size: 12, fill: QUIET, anchor: 'end' }))
+  let y = top + 24
+  for (const figure of figures) {
+    const height = figure.length * (BAR_HEIGHT + BAR_GAP) - BAR_GAP
+    parts.push(text(MARGIN, y + height / 2 + 4.5, figure[0].title, { size: 13 }))
+    const ratio = ratioOf(figure, series)
+    if (ratio !== null) {
+      const style = { size: 13, anchor: 'end', weight: 600 }
+      parts.push(text(WIDTH - MARGIN, y + height / 2 + 4.5, ratio.toFixed(2), style))
+    }
+    for (const row of figure) {
+      parts.push(...barOf(row, left, y, scale, colour(series.indexOf(row.series))))
+      y += BAR_HEIGHT + BAR_GAP
+    }
+    y += FIGURE_GAP - BAR_GAP
+  }
+  return { parts, y }
+}
+
+function barOf(row, left, y, scale, fill) {
+  const middle = y + BAR_HEIGHT / 2
+  const lowest = Math.min(...row.runs)
+  const highest = Math.max(...row.runs)
+  const end = left + Math.max(scale(row.median), scale(highest))
+  const spread = `<line x1="${px(left + scale(lowest))}" y1="${middle}" x2="${px(left + scale(highest))}" y2="${middle}" stroke="${INK}" stroke-opacity="0.55"/>`
+  return [
+    // What is next to nothing still shows that it was measured.
+    rect(left, y, Math.max(1.5, scale(row.median)), BAR_HEIGHT, fill, 2),
+    ...(highest > lowest ? [spread] : []),
+    text(px(end + 8), middle + 4.5, figureText(row.median), { size: 12 }),
+  ]
+}
+
+const colour = (index) => COLOURS[index % COLOURS.length]
+const px = (number) => Number(number.toFixed(1))
+
+function rect(x, y, width, height, fill, radius) {
+  return `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${height}" rx="${radius}" fill="${fill}"/>`
+}
+
+function text(x, y, content, { size, fill = INK, weight = 400, anchor = 'start' }) {
+  const style = `font-size="${size}" fill="${fill}" font-weight="${weight}" text-anchor="${anchor}"`
+  return `<text x="${px(x)}" y="${px(y)}" ${style}>${escaped(content)}</text>`
+}
+
+function escaped(content) {
+  return content.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+}
+
+function svg(height, title, parts) {
+  const fonts = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${px(height)}" viewBox="0 0 ${WIDTH} ${px(height)}" role="img" font-family="${fonts}">`,
+    `<title>${escaped(title)}</title>`,
+    `<rect x="0.5" y="0.5" width="${WIDTH - 1}" height="${px(height - 1)}" rx="8" fill="#ffffff" stroke="${LINE}"/>`,
+    ...parts,
+    '</svg>',
+    '',
+  ].join('\n')
+}

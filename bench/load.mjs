@@ -1,0 +1,54 @@
+/** What the measurements are made of: tasks, a stopwatch, a scale. */
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const FAR = '30d'
+
+/** The same in every suite: about 100 bytes of JSON, and keys like 'order-1234567'. */
+export function* orders(from, count, when = () => ({ delay: FAR })) {
+  for (let n = from; n < from + count; n++) {
+    const payload = { orderId: 12345678, userId: 987654, amount: 99.5, note: 'x'.repeat(40) }
+    yield { key: keyOf(n), payload, ...when(n) }
+  }
+}
+
+export const keyOf = (n) => `order-${n}`
+
+export function inPieces(items, size) {
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, i) =>
+    items.slice(i * size, (i + 1) * size),
+  )
+}
+
+/** The same order in every run: a comparison must not depend on luck. */
+export function shuffled(items) {
+  const result = [...items]
+  let seed = 1
+  for (let i = result.length - 1; i > 0; i--) {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
+    const j = Math.floor((seed / 2 ** 32) * (i + 1))
+    ;[result[i], result[j]] = [result[j], result[i]]
+  }
+  return result
+}
+
+/** Per second. What was made before is collected before, not meanwhile. */
+export async function rateOf(count, work) {
+  globalThis.gc()
+  const startedMs = performance.now()
+  await work()
+  return (count * 1000) / (performance.now() - startedMs)
+}
+
+/** After a full collection. The process gives pages back a little later than the collector frees them. */
+export async function bytesInUse() {
+  globalThis.gc()
+  await sleep(200)
+  globalThis.gc()
+  const { rss, heapUsed, external } = process.memoryUsage()
+  return { process: rss, heap: heapUsed + external }
+}
+
+export function percentile(numbers, share) {
+  const sorted = numbers.toSorted((a, b) => a - b)
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)]
+}

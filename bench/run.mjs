@@ -1,0 +1,95 @@
+/**
+ * `npm run bench`: runs the suites, prints a table for each, and keeps the figures and a chart in bench/results.
+ *
+ *   npm run bench -- --runs 1                  a quick look: one run instead of the median of 5
+ *   npm run bench -- --pending 100000          only with this many tasks pending; may be given more than once
+ *   npm run bench -- --only in-process         only this suite, or this figure (its id is in the JSON)
+ *   npm run bench -- --out some/folder         keeps the results there
+ *
+ * Only a whole run is kept in bench/results without being asked: a quick look must not overwrite it.
+ *
+ * A suite is a module that exports `name`, `title` and `run(options)`. The latter answers rows, one per figure and
+ * series ('100,000 pending'; or, where peers are compared, who was measured):
+ *
+ *   { id, title, unit, better: 'more' | 'less', series, runs: [number, …] }
+ */
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { chart } from './chart.mjs'
+import * as inProcess from './in-process.mjs'
+import { machine } from './machine.mjs'
+import { json, table, withMedians } from './report.mjs'
+
+const SUITES = [inProcess]
+const RUNS = '5'
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: RUNS },
+    pending: { type: 'string', multiple: true },
+    only: { type: 'string', multiple: true },
+    out: { type: 'string' },
+  },
+})
+
+const isWhole = values.runs === RUNS && values.pending === undefined && values.only === undefined
+const out = values.out ?? (isWhole ? fileURLToPath(new URL('results', import.meta.url)) : null)
+const runs = wholeNumber(values.runs, '--runs')
+const pending = values.pending?.map((value) => wholeNumber(value, '--pending'))
+const suites = SUITES.filter(({ name, figureIds }) => wants(name) || figureIds.some(wants))
+if (suites.length === 0) {
+  const known = SUITES.flatMap(({ name, figureIds }) => [name, ...figureIds])
+  refuse(`--only ${values.only.join(' ')}: there is no such suite or figure. There is: ${known.join(', ')}`)
+}
+
+for (const suite of suites) {
+  const figureIds = wants(suite.name) ? suite.figureIds : suite.figureIds.filter(wants)
+  const where = await machine()
+  const startedMs = performance.now()
+  const rows = withMedians(await suite.run({ runs, pending, figureIds, progress }))
+  const tookS = Math.round((performance.now() - startedMs) / 1000)
+  progress('')
+  const report = {
+    suite: suite.name,
+    title: suite.title,
+    notes: suite.notes,
+    runs,
+    tookS,
+    machine: where,
+    rows,
+  }
+  console.log(table(report))
+  if (out === null) console.log('Not kept, because it is not a whole run; --out <folder> keeps it.')
+  else await keep(report, out)
+}
+
+async function keep(given, folder) {
+  const file = join(folder, `${given.machine.date.slice(0, 10)}-${given.suite}`)
+  await mkdir(folder, { recursive: true })
+  await writeFile(`${file}.json`, json(given))
+  await writeFile(`${file}.svg`, chart(given))
+  console.log(`Kept in ${relative('.', file)}.json and .svg`)
+}
+
+function wants(name) {
+  return values.only === undefined || values.only.includes(name)
+}
+
+/** On standard error, so that the tables can go into a file; in place, where that is a terminal. */
+function progress(text) {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
+  else if (text !== '') process.stderr.write(`${text}\n`)
+}
+
+function wholeNumber(value, option) {
+  const number = Number(value)
+  if (!Number.isInteger(number) || number < 1) refuse(`${option} ${value}: expected a whole number from 1`)
+  return number
+}
+
+function refuse(message) {
+  console.error(message)
+  process.exit(2)
+}
