@@ -10,6 +10,10 @@ const PATTERN = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+
 /** A hundred years: beyond it a duration is a mistake, and `now + duration` still fits into a score. */
 export const LONGEST_DURATION_MS = 36_500 * UNIT_MS.d
 
+/** Bulk calls say '30m' a million times: the last text is remembered. */
+let lastText: string | null = null
+let lastTextMs = Number.NaN
+
 /** Whole milliseconds, rounded up: a timer may be a fraction late, never early. */
 export function durationMs(value: Duration, field: string): number {
   const ms = typeof value === 'number' ? value : typeof value === 'string' ? textMs(value) : Number.NaN
@@ -18,10 +22,15 @@ export function durationMs(value: Duration, field: string): number {
 }
 
 function textMs(text: string): number {
+  if (text === lastText) return lastTextMs
   const parts = text === '' ? null : PATTERN.exec(text)
-  if (parts === null) return Number.NaN
   const units = Object.values(UNIT_MS)
-  return units.reduce((sum, unitMs, i) => sum + Number(parts[i + 1] ?? 0) * unitMs, 0)
+  lastTextMs =
+    parts === null
+      ? Number.NaN
+      : units.reduce((sum, unitMs, i) => sum + Number(parts[i + 1] ?? 0) * unitMs, 0)
+  lastText = text
+  return lastTextMs
 }
 
 function refusal(value: unknown, field: string, ms: number): TocsinError {

@@ -26,14 +26,11 @@ export class Scheduler<In> {
     this.#order = order
   }
 
-  async one(task: NewTask<In>): Promise<Scheduled> {
+  one(task: NewTask<In>): Promise<Scheduled> {
     const { entry, check } = this.#prepare(task)
-    const write = async () => {
-      if (check !== undefined) await check
-      return this.#put([entry])
-    }
-    const [answer] = await this.#order.run(write, check !== undefined)
-    return scheduled(entry, answer as ScheduleAnswer)
+    const put = () => this.#put([entry])
+    const answers = check === undefined ? this.#order.run(put) : this.#order.run(() => check.then(put), true)
+    return answers.then(([answer]) => scheduled(entry, answer as ScheduleAnswer))
   }
 
   /** Nothing is written before everything is checked; then in pieces, in order. */

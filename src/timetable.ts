@@ -69,7 +69,7 @@ export interface ClaimRequest {
 }
 
 export interface Claim {
-  /** The fencing token of all its tasks. Greater than that of any earlier claim of the cell. */
+  /** The fencing token of all its tasks. Greater than that of any earlier claim of the cell that took any. */
   readonly stamp: number
   readonly tasks: readonly ClaimedTask[]
   readonly nowMs: number
@@ -79,7 +79,7 @@ export interface Claim {
   readonly nextSuspectMs: number | null
   /** When the first lease of the cell ends, so that somebody looks then; in ms from now. */
   readonly nextLeaseEndInMs: number | null
-  /** What the rescue before this claim found: tasks put back, and keys that turned out to be poison. */
+  /** What rescues found: tasks put back just now, and keys that turned out to be poison since the last claim. */
   readonly rescued: number
   readonly poisoned: readonly string[]
 }

@@ -51,6 +51,8 @@ export class MemoryCell {
   readonly tags = new TagIndex()
   readonly counters = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
   readonly #claims = new Claims()
+  /** Convicted by a rescue, and not yet told to anybody: the next claim's answer brings it. */
+  #poisoned: string[] = []
 
   constructor(
     readonly topic: string,
@@ -117,12 +119,12 @@ export class MemoryCell {
     const { nowMs, steadyMs } = moment
     const known = this.#claims.of(req)
     // The reply was lost and the call repeated: hand out what it still holds, and nothing more.
-    if (known !== undefined) return this.#answer(known, moment, 0, [])
-    const { rescued, poisoned } = this.#rescue(moment, RESCUES_PER_CLAIM)
+    if (known !== undefined) return this.#answer(known, moment, 0)
+    const rescued = this.#rescue(moment, RESCUES_PER_CLAIM)
     const alone = from === 'suspects'
     const taken = alone ? this.lanes.takeSuspect(limit, nowMs) : this.lanes.take(limit, nowMs, wholePrefixes)
     const record = this.#claims.hold(req, taken, alone, nowMs, steadyMs + leaseMs)
-    return this.#answer(record, moment, rescued, poisoned)
+    return this.#answer(record, moment, rescued)
   }
 
   begin(key: string, stamp: number, { nowMs }: Moment): boolean {
@@ -185,8 +187,10 @@ export class MemoryCell {
     return stamp === undefined ? null : taskId(this.topic, entry.key, stamp)
   }
 
-  #answer(record: ClaimRecord, { nowMs, steadyMs }: Moment, rescued: number, poisoned: string[]): Claim {
+  #answer(record: ClaimRecord, { nowMs, steadyMs }: Moment, rescued: number): Claim {
     const tasks: ClaimedTask[] = []
+    const poisoned = this.#poisoned
+    this.#poisoned = []
     for (const entry of record.members)
       if (entry.claim === record) tasks.push(this.#claimedTask(entry, record))
     return {
@@ -217,26 +221,24 @@ export class MemoryCell {
     }
   }
 
-  /** What expired claims still hold goes back, with the lost lease counted apart from failures. */
-  #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): { rescued: number; poisoned: string[] } {
-    const poisoned: string[] = []
+  /** What expired claims still hold goes back, with the lost lease counted apart from failures. Answers how many. */
+  #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): number {
     let rescued = 0
     for (let n = 0; n < claimsMax; n++) {
       const record = this.#claims.expired(steadyMs)
       if (record === undefined) break
       for (const entry of record.members) {
-        if (entry.claim !== record) continue
-        rescued++
-        if (this.#lose(entry, record, nowMs) === 'poison') poisoned.push(entry.key)
+        if (entry.claim === record && this.#lose(entry, record, nowMs)) rescued++
       }
     }
-    return { rescued, poisoned }
+    return rescued
   }
 
-  #lose(entry: Entry, record: ClaimRecord, nowMs: number): 'poison' | 'ended' | 'waits' {
+  /** True when it waits again; false when that was its end. */
+  #lose(entry: Entry, record: ClaimRecord, nowMs: number): boolean {
     if (entry.cancelled) {
       this.#end(entry, 'cancelled')
-      return 'ended'
+      return false
     }
     const tries = this.#triesOf(entry, nowMs)
     tries.lost++
@@ -244,14 +246,15 @@ export class MemoryCell {
     if (record.alone && tries.startedStamp === record.stamp) {
       const error = `its lease ran out ${tries.lost} times in a row, the last time running alone`
       this.#bury(entry, nowMs, 'poison', error, false)
-      return 'poison'
+      this.#poisoned.push(entry.key)
+      return false
     }
     tries.deliveries++
     this.#claims.release(entry)
     const spreadMs =
       this.random.fraction() * RESCUE_SPREAD_MS * 2 ** Math.min(tries.lost, RESCUE_DOUBLINGS_MAX)
     this.#wait(entry, nowMs + Math.ceil(spreadMs), tries.lost >= LOSSES_OF_A_SUSPECT)
-    return 'waits'
+    return true
   }
 
   /** Never started: to the place it had, as if it had not been claimed. */

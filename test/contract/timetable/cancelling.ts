@@ -1,0 +1,161 @@
+import { expect } from 'vitest'
+import type { SettleOutcome } from '../../../src/timetable.ts'
+import {
+  cancel,
+  claim,
+  DEAD,
+  DONE,
+  expectBooks,
+  expectCounts,
+  FAR_MS,
+  find,
+  hold,
+  kill,
+  leaseEnds,
+  look,
+  place,
+  rescue,
+  RETURN,
+  retryIn,
+  schedule,
+  settle,
+  SHORT_LEASE_MS,
+  snoozeFor,
+  type TimetableCase,
+  theme,
+  view,
+} from './helpers.ts'
+
+/** Cancelled while it was held: how it ends when its holder reports this. */
+function heldEndsAs(
+  outcome: SettleOutcome,
+  ending: 'done' | 'obsolete' | 'dead' | 'cancelled',
+): TimetableCase {
+  return {
+    name: `a held task that was cancelled and reports ${outcome.kind} ends ${ending}`,
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { stamp } = await hold(harness, 'a')
+      expect(await cancel(harness, 'a')).toBe('in-flight')
+      await expectBooks(harness, { scheduled: 1, claimed: 1 })
+      expect(await settle(harness, 'a', stamp, outcome)).toBe('settled')
+      await expectBooks(harness, { scheduled: 1, [ending]: 1 })
+      expect((await claim(harness, 'a')).tasks).toEqual([])
+      expect((await look(harness, 'a'))?.state).toBe(ending === 'dead' ? 'dead' : undefined)
+    },
+  }
+}
+
+export const cancelling = theme('cancelling', [
+  {
+    name: 'a pending task is cancelled and never claimed',
+    async run(harness) {
+      await schedule(harness, 'due', { tags: ['t'] })
+      await schedule(harness, 'later', { delayMs: 30 })
+      expect(await cancel(harness, 'due')).toBe('cancelled')
+      expect(await cancel(harness, 'later')).toBe('cancelled')
+      await harness.advance(50)
+      for (const key of ['due', 'later']) {
+        expect((await claim(harness, key)).tasks).toEqual([])
+        expect(await look(harness, key)).toBeNull()
+      }
+      expect(await find(harness, 'due', 'live', { tag: 't' })).toEqual([])
+      await expectCounts(harness, {})
+      await expectBooks(harness, { scheduled: 2, cancelled: 2 })
+    },
+  },
+  {
+    name: 'what is not there, or has ended, is not found',
+    async run(harness) {
+      expect(await cancel(harness, 'a')).toBe('not-found')
+      await schedule(harness, 'a', { delayMs: FAR_MS })
+      expect(await cancel(harness, 'a')).toBe('cancelled')
+      expect(await cancel(harness, 'a')).toBe('not-found')
+      await kill(harness, 'b')
+      expect(await cancel(harness, 'b')).toBe('not-found')
+      await expectBooks(harness, { scheduled: 2, cancelled: 1, dead: 1 })
+    },
+  },
+  {
+    name: 'one call answers for each place, in order, over many cells',
+    async run(harness) {
+      for (const key of ['a', 'c', 'd']) await schedule(harness, key)
+      await hold(harness, 'c')
+      const places = ['a', 'b', 'c', 'd'].map((key) => place(key))
+      expect(await harness.timetable.cancel(harness.topic, places)).toEqual([
+        'cancelled',
+        'not-found',
+        'in-flight',
+        'cancelled',
+      ])
+    },
+  },
+  {
+    name: 'a held task is in flight, and stays its holder’s',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { stamp } = await hold(harness, 'a')
+      expect(await cancel(harness, 'a')).toBe('in-flight')
+      expect(await cancel(harness, 'a')).toBe('in-flight')
+      expect(await view(harness, 'a')).toMatchObject({ state: 'claimed' })
+      expect(await settle(harness, 'a', stamp, DONE)).toBe('settled')
+      expect(await cancel(harness, 'a')).toBe('not-found')
+      await expectBooks(harness, { scheduled: 1, done: 1 })
+    },
+  },
+  heldEndsAs(DONE, 'done'),
+  heldEndsAs({ kind: 'obsolete' }, 'obsolete'),
+  heldEndsAs(DEAD, 'dead'),
+  heldEndsAs(retryIn(0), 'cancelled'),
+  heldEndsAs(snoozeFor(0), 'cancelled'),
+  heldEndsAs(RETURN, 'cancelled'),
+  {
+    name: 'a held task that was cancelled and loses its lease ends cancelled',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { stamp } = await hold(harness, 'a', { leaseMs: SHORT_LEASE_MS })
+      expect(await cancel(harness, 'a')).toBe('in-flight')
+      await leaseEnds(harness)
+      expect((await rescue(harness, 'a')).poisoned).toEqual([])
+      expect(await look(harness, 'a')).toBeNull()
+      expect(await settle(harness, 'a', stamp, DONE)).toBe('stale')
+      await expectBooks(harness, { scheduled: 1, cancelled: 1 })
+    },
+  },
+  {
+    name: 'after the end of its lease a task is cancelled, also when nobody rescued it yet',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { stamp } = await hold(harness, 'a', { leaseMs: SHORT_LEASE_MS })
+      await leaseEnds(harness)
+      expect(await cancel(harness, 'a')).toBe('cancelled')
+      expect(await settle(harness, 'a', stamp, DONE)).toBe('stale')
+      expect(await look(harness, 'a')).toBeNull()
+      await expectBooks(harness, { scheduled: 1, cancelled: 1 })
+    },
+  },
+  {
+    name: 'a task that waits for its retry is cancelled',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { stamp } = await hold(harness, 'a')
+      await settle(harness, 'a', stamp, retryIn(0))
+      expect(await cancel(harness, 'a')).toBe('cancelled')
+      expect((await claim(harness, 'a')).tasks).toEqual([])
+      await expectBooks(harness, { scheduled: 1, cancelled: 1 })
+    },
+  },
+  {
+    name: 'a cancelled key can be scheduled again, and the mark is not inherited',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const first = await hold(harness, 'a')
+      await cancel(harness, 'a')
+      await settle(harness, 'a', first.stamp, DONE)
+      expect(await schedule(harness, 'a')).toMatchObject({ outcome: 'created' })
+      const second = await hold(harness, 'a')
+      expect(await settle(harness, 'a', second.stamp, retryIn(FAR_MS))).toBe('settled')
+      await expectBooks(harness, { scheduled: 2, done: 1, pending: 1 })
+    },
+  },
+])
