@@ -1,0 +1,44 @@
+// Writes the reading path, with true line counts, into README.md: `npm run docs`. A test holds them equal.
+import { readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+/** The heart of the engine, in the order in which it is best read. */
+const PATH = [
+  ['src/task.ts', 'the vocabulary, and the life of a task drawn'],
+  ['src/timetable.ts', 'the port: what a timetable promises'],
+  ['src/cell.ts', 'where a task lives'],
+  ['src/timetables/memory/cell.ts', 'every transition, in process'],
+  ['src/timetables/memory/lanes.ts', 'what waits, in order'],
+  ['src/timetables/memory/claims.ts', 'what is held, and until when'],
+  ['src/runtime/puller.ts', 'sleeps until the next ring, claims, hands over'],
+  ['src/runtime/consumer.ts', 'what a handler is wrapped in'],
+  ['src/runtime/room.ts', 'how much to claim'],
+  ['src/runtime/worker.ts', 'from a claimed task to its outcome'],
+  ['src/runtime/settler.ts', 'records outcomes, many at a time'],
+  ['src/runtime/renewer.ts', 'keeps leases'],
+  ['src/topic-handle.ts', 'what `toc.topic(…)` returns'],
+  ['src/tocsin.ts', 'the front door'],
+]
+
+const root = new URL('../', import.meta.url)
+const SECTION = /(<!-- reading path -->\n)[\s\S]*?(<!-- \/reading path -->)/
+
+export function withReadingPath(readme) {
+  const rows = PATH.map(([file, what]) => {
+    const lines = readFileSync(new URL(file, root), 'utf8').split('\n').length - 1
+    return { lines, text: `| [${file}](${file}) | ${lines} | ${what} |` }
+  })
+  const total = rows.reduce((sum, { lines }) => sum + lines, 0).toLocaleString('en')
+  const table = [
+    '| file | lines | what it is |',
+    '|---|---|---|',
+    ...rows.map(({ text }) => text),
+    `| | **${total}** | |`,
+  ]
+  return readme.replace(SECTION, `$1${table.join('\n')}\n$2`)
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const readme = new URL('README.md', root)
+  writeFileSync(readme, withReadingPath(readFileSync(readme, 'utf8')))
+}

@@ -1,0 +1,44 @@
+/** What is published: its contents, and that it loads both ways. `npm test` has built dist before. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { read, ROOT } from '../docs/markdown.ts'
+
+const run = promisify(execFile)
+
+async function node(...args: string[]): Promise<string> {
+  const { stdout } = await run(process.execPath, args, { cwd: ROOT, timeout: 15_000 })
+  return stdout.trim()
+}
+
+describe('the package', () => {
+  it('holds what users need and nothing else', async () => {
+    const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT })
+    const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }]
+    const paths = files.map(({ path }) => path)
+    const apart = paths.filter((path) => !path.startsWith('dist/')).sort((a, b) => (a < b ? -1 : 1))
+    expect(apart).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'SECURITY.md', 'package.json'])
+    expect(paths).toContain('dist/index.js')
+    expect(paths).toContain('dist/index.d.ts')
+    expect(paths).toContain('dist/testing/index.js')
+    expect(paths.filter((path) => /\.test\.|vitest/.test(path))).toEqual([])
+  })
+
+  it('is imported, with its public names', async () => {
+    const script = `import * as tocsin from 'tocsin'; import * as testing from 'tocsin/testing'
+      console.log(Object.keys(tocsin).sort().join(), Object.keys(testing).sort().join())`
+    expect(await node('--input-type=module', '-e', script)).toBe(
+      'Tocsin,TocsinError,defineTopic TestTocsin,context,task,testTocsin',
+    )
+  })
+
+  it('is required, because nothing in it awaits at top level', async () => {
+    const script = `const { Tocsin } = require('tocsin'); console.log(typeof Tocsin.open)`
+    expect(await node('--no-warnings', '--input-type=commonjs', '-e', script)).toBe('function')
+  })
+
+  it('has one runtime dependency, which is types only', () => {
+    const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
+    expect(Object.keys(dependencies)).toEqual(['@standard-schema/spec'])
+  })
+})
