@@ -25,14 +25,24 @@ import { json, table, withMedians } from './report.mjs'
 const SUITES = [inProcess]
 const RUNS = '5'
 
-const { values } = parseArgs({
-  options: {
-    runs: { type: 'string', default: RUNS },
-    pending: { type: 'string', multiple: true },
-    only: { type: 'string', multiple: true },
-    out: { type: 'string' },
-  },
+const { values } = parse({
+  runs: { type: 'string', default: RUNS },
+  pending: { type: 'string', multiple: true },
+  only: { type: 'string', multiple: true },
+  out: { type: 'string' },
 })
+
+function parse(options) {
+  try {
+    return parseArgs({ options })
+  } catch (error) {
+    return refuse(
+      `${error.message}. Options: ${Object.keys(options)
+        .map((name) => `--${name}`)
+        .join(' ')}`,
+    )
+  }
+}
 
 const isWhole = values.runs === RUNS && values.pending === undefined && values.only === undefined
 const out = values.out ?? (isWhole ? fileURLToPath(new URL('results', import.meta.url)) : null)

@@ -101,10 +101,11 @@ async function watch() {
     const payingNow = payers.slice(asked, Math.floor(PAID * Math.min(1, Math.max(0, passed() / 0.4))))
     asked += payingNow.length
     await Promise.all(payingNow.map(pay))
+    // Asked right before it is shown, so that the figures are of one moment.
+    counts = await topic.counts()
     if (isLive) redraw(view(counts))
     else if (passed() * spanMs >= seconds * 1000) print(`${plainLine(seconds++, counts)}\n`)
     await sleep(FRAME_MS)
-    counts = await topic.counts()
   }
   if (isLive) redraw(view(counts), true)
   else if (!interrupted) print(`\n${view(counts).join('\n')}\n`)
@@ -119,7 +120,7 @@ function summary() {
   }
   const { accent, good, strong } = paint
   print(`
-  ${good('✓')} ${figure(expected)} fired, each once, 0 early. ${figure(paid.size)} cancelled, 0 of them fired.
+  ${good('✓')} ${figure(expected)} closed, each once, 0 early. ${figure(paid.size)} cancelled, 0 of them fired.
 
   ${strong('Your first timer')}
 

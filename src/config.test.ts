@@ -36,7 +36,7 @@ const WRONG: [config: unknown, field: string, says: RegExp, code?: string][] = [
   [{ lease: '30' }, 'lease', /which unit/, 'bad-duration'],
   [{ lease: -1 }, 'lease', /use milliseconds/, 'bad-duration'],
   [{ timeout: 0 }, 'timeout', /expected at least 1ms, got 0/],
-  [{ timeout: '5 min' }, 'timeout', /use milliseconds/, 'bad-duration'],
+  [{ timeout: '5 min' }, 'timeout', /write '5m'/, 'bad-duration'],
   [{ merge: Number.NaN }, 'merge', /NaN/, 'bad-duration'],
   [{ resident: '999ms' }, 'resident', /expected at least 1s/],
   [{ retention: '101y' }, 'retention', /101y/, 'bad-duration'],

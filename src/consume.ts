@@ -1,3 +1,4 @@
+import { CONFIG_FIELDS } from './config.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue } from './errors.ts'
 import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
@@ -15,7 +16,7 @@ const CONCURRENCY_MAX = 100_000
 
 /** From what the user gave to a consumer that runs. */
 export function startConsumer<Out>(
-  definition: TopicDefinition<unknown, Out>,
+  definition: () => TopicDefinition<unknown, Out>,
   { settings, consumers, checkOpen, ...parts }: TopicParts,
   handler: unknown,
   performer: Performer<Out>,
@@ -25,6 +26,12 @@ export function startConsumer<Out>(
   checkOpen()
   if (typeof handler !== 'function')
     throw badOption('handler', `expected a function, got ${describeValue(handler)}`)
+  const misplaced = Object.keys(Object(options)).find((name) => CONFIG_FIELDS.includes(name))
+  if (misplaced !== undefined)
+    throw badOption(
+      misplaced,
+      `is a setting of the topic: toc.topic('${definition().name}', { ${misplaced} })`,
+    )
   checkOptions(options, ['concurrency', 'transaction', 'guard'], 'consume')
   const { guard, transaction } = options
   if (transaction === true) throw needsLedger('transaction: true')
@@ -35,10 +42,10 @@ export function startConsumer<Out>(
   const concurrency = options.concurrency ?? (batched ? BATCH_CONCURRENCY : CONCURRENCY)
   const running = new RunningConsumer<Out>({
     ...parts,
-    topic: definition.name,
+    topic: definition().name,
     settings: () => settings.current,
     paused: () => settings.paused,
-    decode: (body) => decodeBody(definition.schema, body),
+    decode: (body) => decodeBody(definition().schema, body),
     performer,
     guard: guard === undefined ? null : performGuard(guard),
     concurrency: wholeNumber(concurrency, 1, CONCURRENCY_MAX, 'concurrency'),

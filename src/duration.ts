@@ -34,15 +34,22 @@ function textMs(text: string): number {
 }
 
 function refusal(value: unknown, field: string, ms: number): TocsinError {
-  const hint =
-    ms > LONGEST_DURATION_MS
-      ? 'the longest is 36500d'
-      : typeof value === 'string' && /^\d{1,15}$/.test(value)
-        ? `say which unit: '${value}s', '${value}ms', or the number ${value} for milliseconds`
-        : "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
+  const hint = ms > LONGEST_DURATION_MS ? 'the longest is 36500d' : hintFor(value)
   return new TocsinError('bad-duration', `${field}: ${describeValue(value)} is not a duration; ${hint}`, {
     field,
   })
+}
+
+const LOOSELY_WRITTEN = /^(\d{1,15}) ?(ms|milli|s|m|h|d|w)[a-z]*$/i
+
+function hintFor(value: unknown): string {
+  const text = typeof value === 'string' ? value : ''
+  if (/^\d{1,15}$/.test(text))
+    return `say which unit: '${text}s', '${text}ms', or the number ${text} for milliseconds`
+  const [, count, unit] = LOOSELY_WRITTEN.exec(text) ?? []
+  if (count !== undefined && unit !== undefined)
+    return `write '${count}${unit.toLowerCase().replace('milli', 'ms')}'`
+  return "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
 }
 
 /** The shortest text that `durationMs` reads back as the same number. */

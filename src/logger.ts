@@ -19,9 +19,11 @@ export const plainLogger: Logger = {
 }
 
 function print(level: string, fields: object, message: string): void {
-  const plain = Object.entries(fields).map(([name, value]) => [
+  const { stack, ...others } = fields as { stack?: string }
+  const plain = Object.entries(others).map(([name, value]) => [
     name,
     value instanceof Error ? value.message : value,
   ])
-  process.stderr.write(`tocsin ${level}: ${message} ${JSON.stringify(Object.fromEntries(plain))}\n`)
+  const trace = stack === undefined ? '' : `\n${stack}`
+  process.stderr.write(`tocsin ${level}: ${message} ${JSON.stringify(Object.fromEntries(plain))}${trace}\n`)
 }

@@ -30,7 +30,7 @@ describe('checkOptions', () => {
     ['a promise that nobody awaited', Promise.resolve({ concurrency: 1 }), 'a Promise'],
   ])('refuses %s', (_, options, got) =>
     expect(() => checkOptions(options, KNOWN, 'consume')).toThrow(
-      refusal(new RegExp(`^consume: expected an object, got ${got}$`)),
+      refusal(new RegExp(`^consume: expected an object, got ${got}; write \\{ concurrency: … \\}$`)),
     ),
   )
 

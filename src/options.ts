@@ -10,7 +10,11 @@ export function checkOptions(
   code: ErrorCode = 'bad-option',
 ): void {
   if (!isPlain(value))
-    throw new TocsinError(code, `${where}: expected an object, got ${describeValue(value)}`, { field: where })
+    throw new TocsinError(
+      code,
+      `${where}: expected an object, got ${describeValue(value)}; write { ${known[0]}: … }`,
+      { field: where },
+    )
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue
     const near = nearest(name, known)
@@ -47,8 +51,10 @@ export function nearest(name: string, known: readonly string[]): string | null {
   if (name.length > NAME_LENGTH_MAX) return null
   const lower = name.toLowerCase()
   let best: string | null = null
-  let bestDistance = Math.max(2, Math.floor(name.length / 3)) + 1
+  let bestDistance = (name.length < 3 ? 1 : Math.max(2, Math.ceil(name.length / 3))) + 1
   for (const candidate of known) {
+    // A word of quite another length is another word: 'data' is not a misspelt 'at'.
+    if (Math.abs(candidate.length - name.length) > Math.max(1, Math.floor(name.length / 3))) continue
     const distance = editDistance(lower, candidate.toLowerCase())
     if (distance < bestDistance) {
       best = candidate

@@ -1,5 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Clock, systemClock } from './clock.ts'
+import { driftOf } from './config.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
 import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from './events.ts'
@@ -32,8 +33,9 @@ export interface TocsinParts {
 }
 
 interface KnownTopic {
-  readonly definition: TopicDefinition<unknown, unknown>
   readonly handle: TopicHandle<unknown, unknown>
+  /** Only its name was given so far. */
+  isBare: boolean
 }
 
 export class Tocsin implements AsyncDisposable {
@@ -79,9 +81,12 @@ export class Tocsin implements AsyncDisposable {
     const byName = typeof given === 'string'
     const definition = byName ? defineTopic(given, config) : checkDefinition(given)
     const known = this.#topics.get(definition.name)
-    if (known === undefined) return this.#declare(definition)
+    if (known === undefined) return this.#declare(definition, byName && config === undefined)
     if (byName && config === undefined) return known.handle
-    checkSameDefinition(known.definition, definition)
+    // First used by its name alone, perhaps by a producer, and declared now.
+    if (known.isBare) known.handle.declare(definition)
+    else checkSameDefinition(known.handle.definition, definition)
+    known.isBare = false
     return known.handle
   }
 
@@ -100,7 +105,10 @@ export class Tocsin implements AsyncDisposable {
     return this.#announcer.on(event, listener)
   }
 
-  /** Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. */
+  /**
+   * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
+   * it would wait for itself.
+   */
   async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkOptions(options, ['timeout'], 'close')
     const timeoutMs = durationMs(options.timeout ?? '20s', 'timeout')
@@ -119,7 +127,7 @@ export class Tocsin implements AsyncDisposable {
     await this.#parts.timetable.close()
   }
 
-  #declare(definition: TopicDefinition<unknown, unknown>): Topic<unknown, unknown> {
+  #declare(definition: TopicDefinition<unknown, unknown>, isBare: boolean): Topic<unknown, unknown> {
     const { timetable, clock, random, logger } = this.#parts
     const announcer = this.#announcer
     const settings = new TopicSettings(definition.name, definition.config, announcer, logger)
@@ -134,7 +142,7 @@ export class Tocsin implements AsyncDisposable {
       checkOpen: () => this.#checkOpen(),
       consumers: this.#consumers,
     })
-    this.#topics.set(definition.name, { definition, handle })
+    this.#topics.set(definition.name, { handle, isBare })
     return handle
   }
 
@@ -169,10 +177,19 @@ function checkSameDefinition(
   known: TopicDefinition<unknown, unknown>,
   given: TopicDefinition<unknown, unknown>,
 ): void {
-  if (known.schema === given.schema && JSON.stringify(known.config) === JSON.stringify(given.config)) return
+  const differs =
+    known.schema === given.schema
+      ? driftOf(given.config, known.config).concat(driftOf(known.config, given.config))
+      : null
+  if (differs?.length === 0) return
+  const [first] = differs ?? []
+  const what =
+    first === undefined
+      ? 'another schema'
+      : `other settings (${first.field}: ${describeValue(first.effective)}, now ${describeValue(first.code)})`
   throw new TocsinError(
     'bad-topic',
-    `topic '${given.name}' was declared before with another schema or other settings; share one defineTopic, or leave the settings out`,
+    `topic '${given.name}' was declared before with ${what}; share one defineTopic, or leave the settings out`,
     { field: 'topic' },
   )
 }

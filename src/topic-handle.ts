@@ -40,16 +40,27 @@ const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
 /** What `toc.topic(…)` returns: checks what comes in, asks the timetable, shapes what goes out. */
 export class TopicHandle<In, Out> implements Topic<In, Out> {
   readonly name: string
-  readonly #definition: TopicDefinition<In, Out>
+  #definition: TopicDefinition<In, Out>
   readonly #parts: TopicParts
   readonly #order = new InOrder()
-  readonly #scheduler: Scheduler<In>
+  #scheduler: Scheduler<In>
 
   constructor(definition: TopicDefinition<In, Out>, parts: TopicParts) {
     this.name = definition.name
     this.#definition = definition
     this.#parts = parts
     this.#scheduler = new Scheduler(definition, parts, this.#order)
+  }
+
+  get definition(): TopicDefinition<In, Out> {
+    return this.#definition
+  }
+
+  /** It was used by its name alone; now its schema and settings are known. */
+  declare(definition: TopicDefinition<In, Out>): void {
+    this.#parts.settings.declare(definition.config)
+    this.#definition = definition
+    this.#scheduler = new Scheduler(definition, this.#parts, this.#order)
   }
 
   async schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
@@ -198,11 +209,11 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   consume(handler: Handler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
-    return startConsumer(this.#definition, this.#parts, handler, performOne(handler), options, false)
+    return startConsumer(() => this.#definition, this.#parts, handler, performOne(handler), options, false)
   }
 
   consumeBatch(handler: BatchHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
-    return startConsumer(this.#definition, this.#parts, handler, performBatch(handler), options, true)
+    return startConsumer(() => this.#definition, this.#parts, handler, performBatch(handler), options, true)
   }
 
   readonly dead = {
@@ -294,7 +305,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
       // A payload that no longer fits its schema is shown as it is: looking must not fail.
       payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
       dueAt: new Date(view.dueMs),
-      attempt: view.failures + 1,
+      // Of a task whose attempts are used up, the last one; there is none after it.
+      attempt: view.failures + (view.deadCause === 'attempts' ? 0 : 1),
       deliveries: view.deliveries,
       tags: view.tags,
       priority: view.priority,

@@ -16,7 +16,7 @@ import type { Logger } from './logger.ts'
 /** A topic's settings as they are in force in this process, and who wants to hear when they change. */
 export class TopicSettings {
   readonly #topic: string
-  readonly #code: TopicConfig
+  #code: TopicConfig
   readonly #announcer: Announcer
   readonly #logger: Logger
   readonly #listeners = new Set<() => void>()
@@ -50,6 +50,22 @@ export class TopicSettings {
     const layers = { effective, live: this.#live, code: this.#code }
     // A copy: what is shown is not a way to change it.
     return { version: this.#version, ...structuredClone(layers), paused: this.#paused }
+  }
+
+  /** What the code says, when it says so after the topic was used by its name alone. */
+  declare(code: TopicConfig): void {
+    const checked = checkConfig(code, `topic '${this.#topic}'`)
+    const settings = settingsOf(effectiveConfig(checked, this.#live), `topic '${this.#topic}'`)
+    if (settings.slotBy !== this.#settings.slotBy)
+      throw new TocsinError(
+        'bad-topic',
+        `topic '${this.#topic}' is in use with slotBy '${this.#settings.slotBy}', which places its tasks and is fixed; declare it before its first use`,
+        { field: 'slotBy' },
+      )
+    this.#code = checked
+    this.#settings = settings
+    for (const listener of this.#listeners) listener()
+    this.#announceDrift()
   }
 
   /** All of the patch or nothing of it. */

@@ -47,7 +47,7 @@ export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
         return answers.map((goOn) => (goOn ? DONE : OBSOLETE))
       throw new TocsinError(
         'outcome-count',
-        `outcome-count: the guard must answer one boolean per task (${tasks.length})`,
+        `outcome-count: the guard must answer an array of ${tasks.length} booleans, one per task (promises need an await Promise.all)`,
       )
     } catch (thrown) {
       return tasks.map(() => failure(thrown))

@@ -9,14 +9,19 @@ export type Verdict =
   | { readonly kind: 'obsolete' }
   | { readonly kind: 'snooze'; readonly delayMs: number }
   /** `delayMs` null: the topic's backoff decides. */
-  | { readonly kind: 'failed'; readonly delayMs: number | null; readonly error: string }
+  | {
+      readonly kind: 'failed'
+      readonly delayMs: number | null
+      readonly error: string
+      readonly thrown?: unknown
+    }
   | { readonly kind: 'dead'; readonly error: string }
 
 export const DONE: Verdict = Object.freeze({ kind: 'done' })
 export const OBSOLETE: Verdict = Object.freeze({ kind: 'obsolete' })
 
 export function failure(thrown: unknown): Verdict {
-  return { kind: 'failed', delayMs: null, error: describeError(thrown) }
+  return { kind: 'failed', delayMs: null, error: describeError(thrown), thrown }
 }
 
 const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const
@@ -66,7 +71,7 @@ function verdictOfWrongBatch(returned: unknown): Verdict {
 }
 
 function wrongCount(got: number, expected: number): Verdict {
-  const message = `outcome-count: ${got} outcomes for ${expected} tasks; nothing can be told apart, so all are retried`
+  const message = `outcome-count: ${got} outcomes for ${expected} tasks; nobody can tell which is whose, so none counts as done`
   return failure(new TocsinError('outcome-count', message))
 }
 

@@ -17,6 +17,7 @@ import type { DeadCause, Task } from '../task.ts'
 import type { SettleAnswer, SettleOutcome, Timetable } from '../timetable.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
 import { Calls } from './calls.ts'
+import { Complaints } from './complaints.ts'
 import type { HeldClaim, HeldTask } from './held.ts'
 import type { Performer } from './performer.ts'
 import { Renewer } from './renewer.ts'
@@ -41,6 +42,9 @@ export interface WorkerParts<Out> {
   readonly batched: boolean
 }
 
+/** Stopping that takes longer than this says what it waits for. */
+const SAID_AFTER_MS = 1_000
+
 export class Worker<Out> {
   readonly #parts: WorkerParts<Out>
   readonly #room: Room
@@ -48,6 +52,7 @@ export class Worker<Out> {
   readonly #calls: Calls
   readonly #settler: Settler
   readonly #renewer: Renewer
+  readonly #complaints: Complaints
   #whenQuiet: (() => void) | null = null
   #stopped = false
   /** Tasks whose handlers answered in time. */
@@ -61,6 +66,7 @@ export class Worker<Out> {
     this.#room = room
     this.#onProgress = onProgress
     const { timetable, clock, logger, settings } = parts
+    this.#complaints = new Complaints(clock, logger, parts.topic)
     const failed = (doing: string) => (error: unknown) => this.report(doing, error)
     this.#calls = new Calls(
       clock,
@@ -139,9 +145,15 @@ export class Worker<Out> {
   /** Resolves when no handler runs any more, or after `timeoutMs`. */
   async quiet(timeoutMs: number): Promise<void> {
     if (this.#room.isIdle) return
+    const { clock, logger, topic } = this.#parts
     const enough = new AbortController()
     this.#whenQuiet = () => enough.abort()
-    await sleep(this.#parts.clock, timeoutMs, enough.signal)
+    await sleep(clock, Math.min(SAID_AFTER_MS, timeoutMs), enough.signal)
+    if (!enough.signal.aborted && timeoutMs > SAID_AFTER_MS) {
+      const message = 'stopping waits for running handlers; a handler must not await stop() or close()'
+      logger.warn({ topic, handlers: this.#calls.count, timeoutMs }, message)
+      await sleep(clock, timeoutMs - SAID_AFTER_MS, enough.signal)
+    }
     this.#whenQuiet = null
   }
 
@@ -228,6 +240,7 @@ export class Worker<Out> {
 
   #judge(held: HeldTask, verdict: Verdict): void {
     const { settings, random } = this.#parts
+    if (verdict.kind === 'failed') this.#complaints.hear(held.entry, verdict)
     this.#conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
   }
 

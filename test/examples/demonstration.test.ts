@@ -54,7 +54,7 @@ test('all fire once and none early, those who paid do not', { timeout: 60_000 },
   expect(await ended, printed.text).toBe(0)
   const { text } = printed
   expect(text).toContain('19,500 of 20,000 fired · 0 pending · 0 running')
-  expect(text).toContain('19,500 fired, each once, 0 early. 500 cancelled, 0 of them fired.')
+  expect(text).toContain('19,500 closed, each once, 0 early. 500 cancelled, 0 of them fired.')
   expect(text).toContain('order-19999 failed 2 times and was closed at attempt 3')
   expect(text).toMatch(/^ +1 s +[\d,]+ fired +[\d,]+ pending/m)
   expect(text.match(/how late they fire/g)).toHaveLength(1)

@@ -372,3 +372,28 @@ describe('retry', () => {
     }
   }
 })
+
+describe('a topic used by its name first and declared later', () => {
+  it('takes on the settings and the schema, for consumers that run already as well', async () => {
+    await using toc = await testTocsin()
+    const bare = toc.topic<unknown>('order.unpaid')
+    const seen: unknown[] = []
+    bare.consume(async ({ payload }) => void seen.push(payload))
+    const declared = toc.topic('order.unpaid', {
+      timeout: '2m',
+      schema: z.object({ n: z.number().default(7) }),
+    })
+    expect((await bare.config()).code).toEqual({ timeout: '2m' })
+    await declared.schedule({ delay: '1s', payload: {} })
+    await toc.advance('1s')
+    expect(seen).toEqual([{ n: 7 }])
+  })
+
+  it('is refused when that would move its tasks, and when it was declared otherwise before', async () => {
+    await using toc = await testTocsin()
+    toc.topic('a')
+    expect(() => toc.topic('a', { slotBy: 'prefix' })).toThrow(/slotBy 'key'/)
+    toc.topic('b', { timeout: '1m' })
+    expect(() => toc.topic('b', { timeout: '2m' })).toThrow(/timeout: '1m', now '2m'/)
+  })
+})
