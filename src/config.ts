@@ -10,36 +10,41 @@ import { checkOptions } from './options.ts'
 import type { RetryPolicy } from './retry.ts'
 
 export interface TopicConfig {
-  /** Shares that pullers own: 1–64, a power of two. In code it counts when the topic is created; live at any time. */
+  /** Shares that pullers own: 1–64, a power of two; 16 by default. In code it counts at creation; live at any time. */
   readonly slots?: number | undefined
-  /** What places a task: its whole key, or the key up to its first ':'. Fixed when the topic is created. */
+  /** What places a task: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
   readonly slotBy?: SlotBy | undefined
-  /** Most tasks in one claim and in one call of a batch handler. */
+  /** Most tasks in one call of a batch handler, and in one claim: 1–10,000; 500 by default. */
   readonly batchSize?: number | undefined
-  /** How long a claim is trusted before the task is given to somebody else. Renewed while a handler runs. */
+  /** How long a claim is trusted before the task is given to somebody else; renewed while a handler runs. 30s. */
   readonly lease?: Duration | undefined
-  /** How long a handler may run. */
+  /** How long a handler may run before the attempt counts as failed. 5m. */
   readonly timeout?: Duration | undefined
-  /** Tasks of one prefix due within this span come in one batch. */
+  /** Times are rounded up to a multiple of this, so that tasks of one prefix come in one batch. Off. */
   readonly merge?: Duration | undefined
-  /** With a ledger: how far ahead tasks are kept in the timetable. */
+  /** With a ledger: how far ahead tasks are kept in the timetable. 1h. */
   readonly resident?: Duration | undefined
-  /** With a ledger: how long ended tasks are kept. */
+  /** With a ledger: how long ended tasks are kept. 1w. */
   readonly retention?: Duration | undefined
   readonly retry?: RetryConfig | undefined
-  /** Tasks started per span, over the whole topic. */
+  /** At most this many tasks claimed in any such span. Off. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** What to do with a task found later than `after`. */
+  /** What to do with a task found later than `after` its time. Off: fire it. */
   readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
-  /** The lateness that this topic promises; a task over it is a 'late' event. */
+  /** The lateness that this topic promises; a task over it is a 'late' event. Off. */
   readonly objective?: { readonly p99: Duration } | undefined
 }
 
 export interface RetryConfig {
+  /** Failed attempts after which the task is dead: 1–999; 16 by default. */
   readonly maxAttempts?: number | undefined
+  /** Whether the wait doubles from attempt to attempt; 'exponential' by default. */
   readonly backoff?: 'exponential' | 'fixed' | undefined
+  /** The first wait. 1s. */
   readonly min?: Duration | undefined
+  /** The longest wait. 5m. */
   readonly max?: Duration | undefined
+  /** 0–1: each wait is stretched or shortened by up to this share. 0.2. */
   readonly jitter?: number | undefined
 }
 

@@ -53,7 +53,7 @@ export const ERROR_TABLE = {
   },
   unsupported: { status: 400, retryable: false, means: 'this version cannot do that yet' },
   closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
-  timeout: { status: 504, retryable: true, means: 'a handler ran longer than its topic allows' },
+  timeout: { status: 504, retryable: true, means: 'a handler, or a schema, did not answer in time' },
   cancelled: { status: 409, retryable: false, means: 'the task was cancelled while its handler ran' },
   'lease-lost': {
     status: 409,

@@ -15,7 +15,8 @@ export class InOrder {
 
   /** Resolves when everything called so far has taken effect. */
   async settled(): Promise<void> {
-    while (this.#tail !== null) await this.#tail
+    // The tail of this moment: waiting for later ones as well could take for ever.
+    await this.#tail
   }
 
   #follow(result: Promise<unknown>): void {

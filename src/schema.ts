@@ -25,15 +25,26 @@ export function decodeBody<Out>(
   return result instanceof Promise ? result.then(read<Out>) : read<Out>(result)
 }
 
-/** A schema that throws has refused. */
+/** A schema that throws, or answers nothing that a schema may answer, has refused. */
 function validate(schema: StandardSchemaV1, body: string): Result | Promise<Result> {
   const refusal = (thrown: unknown): Result => ({ issues: [{ message: describeError(thrown) }] })
   try {
-    const result = schema['~standard'].validate(decodePayload(body))
-    return result instanceof Promise ? result.catch(refusal) : result
+    const result: unknown = schema['~standard'].validate(decodePayload(body))
+    return isThenable(result) ? Promise.resolve(result).then(checkResult).catch(refusal) : checkResult(result)
   } catch (thrown) {
     return refusal(thrown)
   }
+}
+
+/** Any library's promise, of any realm. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
+}
+
+function checkResult(result: unknown): Result {
+  if (result !== null && typeof result === 'object' && ('value' in result || 'issues' in result))
+    return result as Result
+  throw new TypeError('the schema answered neither a value nor issues')
 }
 
 function refuse(result: Result): void {

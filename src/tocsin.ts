@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { type Clock, systemClock } from './clock.ts'
+import { type Clock, sleep, systemClock } from './clock.ts'
 import { driftOf } from './config.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
@@ -122,7 +122,10 @@ export class Tocsin implements AsyncDisposable {
 
   async #close(timeout: number): Promise<void> {
     // What was accepted before is written; what comes now is refused.
-    await Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
+    const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
+    const enough = new AbortController()
+    await Promise.race([written, sleep(this.#parts.clock, timeout, enough.signal)])
+    enough.abort()
     await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout })))
     await this.#parts.timetable.close()
   }
@@ -194,6 +197,18 @@ function checkSameDefinition(
   )
 }
 
+/** A logger that throws must not stop timers. */
+function unthrowing(logger: Logger): Logger {
+  const safely = (level: keyof Logger) => (fields: object, message: string) => {
+    try {
+      logger[level](fields, message)
+    } catch {
+      // There is nobody left to tell.
+    }
+  }
+  return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') }
+}
+
 function checkLogger(logger: unknown): Logger {
   if (logger === undefined) return plainLogger
   if (logger === false) return silentLogger
@@ -201,7 +216,7 @@ function checkLogger(logger: unknown): Logger {
   const complete = ['debug', 'info', 'warn', 'error'].every(
     (level) => typeof candidate?.[level] === 'function',
   )
-  if (complete) return logger as Logger
+  if (complete) return unthrowing(logger as Logger)
   throw new TocsinError(
     'bad-option',
     'logger: expected debug, info, warn and error, as pino has them, or false',

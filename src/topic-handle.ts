@@ -1,4 +1,4 @@
-import { atIndex, placesOf } from './bulk.ts'
+import { atIndex, CHUNK, placesOf } from './bulk.ts'
 import { CELLS, cellOf } from './cell.ts'
 import type { ConfigView, LiveConfig } from './config.ts'
 import { startConsumer } from './consume.ts'
@@ -88,9 +88,18 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
     this.#checkWrite(options)
     const places = this.#places(keys)
-    const { timetable } = this.#parts
-    const answers = await this.#order.run(() => timetable.cancel(this.name, places))
-    return places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' }))
+    const { timetable, clock } = this.#parts
+    const write = async () => {
+      const results: Cancelled[] = []
+      for (let at = 0; at < places.length; at += CHUNK) {
+        const chunk = places.slice(at, at + CHUNK)
+        const answers = await timetable.cancel(this.name, chunk)
+        for (const [i, { key }] of chunk.entries()) results.push({ key, outcome: answers[i] ?? 'not-found' })
+        if (places.length > CHUNK) await clock.turn()
+      }
+      return results
+    }
+    return this.#order.run(write, places.length > CHUNK)
   }
 
   async cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {

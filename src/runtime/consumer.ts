@@ -6,6 +6,7 @@
  * The queue is the prefetch: small, started as places become free, and given back on stop and pause.
  */
 import { cellsOfSlot, prefixOf } from '../cell.ts'
+import { sleep } from '../clock.ts'
 import type { Claim } from '../timetable.ts'
 import type { Governor } from './governor.ts'
 import { HeldClaim, type HeldTask } from './held.ts'
@@ -28,6 +29,9 @@ export interface StopReport {
   readonly released: number
 }
 
+const BEGIN_TRIES = 3
+const BEGIN_RETRY_MS = 100
+
 export class RunningConsumer<Out> implements PullerHost {
   readonly #parts: ConsumerParts<Out>
   readonly #room: Room
@@ -40,6 +44,8 @@ export class RunningConsumer<Out> implements PullerHost {
   #startsSoon = false
   #givenBackCount = 0
   #recordMs = Number.NEGATIVE_INFINITY
+  /** Claims that failed, by cell. */
+  readonly #unanswered = new Map<number, { req: string; sentMs: number; from: 'lanes' | 'suspects' }>()
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
@@ -81,7 +87,15 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   nextRoomMs(): number {
-    return this.#takesWork() ? this.#room.nextMs() : 0
+    return this.#takesWork() ? this.#room.nextMs() : Number.POSITIVE_INFINITY
+  }
+
+  nextAloneMs(): number {
+    return this.#takesWork() ? this.#room.nextAloneMs() : Number.POSITIVE_INFINITY
+  }
+
+  passOn(): void {
+    this.#room.offer()
   }
 
   onError(error: unknown): void {
@@ -91,24 +105,49 @@ export class RunningConsumer<Out> implements PullerHost {
   async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
     const { topic, timetable, clock, random, settings } = this.#parts
     const { leaseMs, mergeMs } = settings()
-    const req = random.uniqueId()
     const at = { topic, cell }
-    const sentMs = clock.monotonicNow()
+    // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
+    this.#worker.renew()
+    const unanswered = from === 'lanes' ? this.#unanswered.get(cell) : undefined
+    const attempt = unanswered ?? { req: random.uniqueId(), sentMs: clock.monotonicNow(), from }
+    const { req, sentMs } = attempt
+    this.#unanswered.delete(cell)
     let taken = 0
+    let answered = false
     try {
       const claim = await timetable.claim(at, { req, limit, leaseMs, from, wholePrefixes: mergeMs > 0 })
+      answered = true
       taken = claim.tasks.length
       if (taken > 0) this.#reached(claim.nowMs)
       for (const key of claim.poisoned)
-        this.#worker.announceDeath(key, null, 'poison', 'it took its process down, three times in a row')
+        this.#worker.announceDeath(
+          key,
+          null,
+          'poison',
+          'its lease ran out three times in a row, the last time running alone',
+        )
       if (taken > 0)
         this.#accept(new HeldClaim(req, at, claim, sentMs + leaseMs, clock.monotonicNow()), leaseMs, from)
       return claim
     } finally {
+      if (!answered) this.#remember(cell, attempt, leaseMs)
       // A suspect keeps its reservation until it has started.
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
     }
+  }
+
+  /**
+   * The claim may have taken effect and only its answer be lost: the next one repeats its request, and gets what it
+   * took. After a lease that is of no use, the tasks are rescued by then.
+   */
+  #remember(
+    cell: number,
+    attempt: { req: string; sentMs: number; from: 'lanes' | 'suspects' },
+    leaseMs: number,
+  ): void {
+    if (attempt.from === 'lanes' && this.#parts.clock.monotonicNow() < attempt.sentMs + leaseMs)
+      this.#unanswered.set(cell, attempt)
   }
 
   /** What one puller heard of the timetable's clock, the others need not find out. */
@@ -129,17 +168,25 @@ export class RunningConsumer<Out> implements PullerHost {
 
   /** A suspect's start is recorded before it starts: only then can a lost lease be held against it. */
   async #runAlone(held: HeldTask): Promise<void> {
-    const { claim, entry } = held
-    let ours = false
-    try {
-      ours = await this.#parts.timetable.begin(claim.at, entry.key, claim.stamp)
-    } catch (error) {
-      this.#worker.report('begin', error)
-    }
+    const ours = await this.#begin(held)
     if (ours && this.#takesWork()) void this.#worker.perform([held])
     else this.#worker.giveBack(held)
     this.#room.claimed(1, 1)
-    this.#room.offer()
+    this.#worker.progress()
+  }
+
+  /** Repeated when it fails: it may have taken effect, and a start on record that never happened could convict. */
+  async #begin({ claim, entry }: HeldTask): Promise<boolean> {
+    const { timetable, clock } = this.#parts
+    for (let tries = 1; ; tries++) {
+      try {
+        return await timetable.begin(claim.at, entry.key, claim.stamp)
+      } catch (error) {
+        this.#worker.report('begin', error)
+        if (tries === BEGIN_TRIES) return false
+        await sleep(clock, BEGIN_RETRY_MS)
+      }
+    }
   }
 
   #takesWork(): boolean {

@@ -11,6 +11,8 @@ export class HeldClaim implements HeapMember {
   readonly tasks: readonly HeldTask[]
   /** Monotonic: until then nobody else can have its tasks. Counted from before the claim was sent. */
   trustedUntilMs: number
+  /** Extensions sent so far: only the answer to the newest may raise the trust. */
+  renewals = 0
   /** Tasks whose outcome is not recorded yet. */
   open: number
   position = -1

@@ -38,12 +38,9 @@ export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
 export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
   return async (tasks, context) => {
     try {
-      const answers: unknown = await guard(tasks, context)
-      if (
-        Array.isArray(answers) &&
-        answers.length === tasks.length &&
-        answers.every((one) => typeof one === 'boolean')
-      )
+      const given: unknown = await guard(tasks, context)
+      const answers: unknown[] = Array.isArray(given) ? Array.from(given) : []
+      if (answers.length === tasks.length && answers.every((one) => typeof one === 'boolean'))
         return answers.map((goOn) => (goOn ? DONE : OBSOLETE))
       throw new TocsinError(
         'outcome-count',

@@ -23,8 +23,11 @@ export interface PullerHost {
   reserveAlone(whenIdle: () => void): boolean
   /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
   claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>
-  /** Monotonic moment before which there is no use in asking for room again because of a rate; 0: no rate. */
+  /** When it is worth asking for room, or to be alone, again without being called: monotonic, Infinity for never. */
   nextRoomMs(): number
+  nextAloneMs(): number
+  /** This puller is done for now: room that it was called for and did not need goes to the next. */
+  passOn(): void
   onError(error: unknown): void
 }
 
@@ -39,6 +42,9 @@ interface CellTimes {
   suspectMs: number
   leaseEndMs: number
   lookMs: number
+  /** Claims of this cell that failed in a row, and when to try again: the other cells do not wait for it. */
+  failures: number
+  notBeforeMs: number
 }
 
 /** Before the first look: look now. */
@@ -50,6 +56,8 @@ const UNKNOWN: CellTimes = {
   suspectMs: NEVER,
   leaseEndMs: NEVER,
   lookMs: 0,
+  failures: 0,
+  notBeforeMs: 0,
 }
 
 export class Puller {
@@ -62,7 +70,6 @@ export class Puller {
   #stopped = false
   #nudged = false
   #wakeUp: (() => void) | null = null
-  #failures = 0
 
   constructor(clock: Clock, host: PullerHost, cells: readonly number[], lookMs: number) {
     this.#clock = clock
@@ -124,8 +131,9 @@ export class Puller {
     let starved = false
     for (let next = this.#mostOverdue(seen); next !== null; next = this.#mostOverdue(seen)) {
       seen.add(next.times)
-      if ((await this.#pull(next.cell, next.times)) === 'no-room') starved = true
+      if ((await this.#guardedPull(next.cell, next.times)) === 'no-room') starved = true
     }
+    this.#host.passOn()
     return this.#nextMs(starved)
   }
 
@@ -144,22 +152,24 @@ export class Puller {
   async #run(): Promise<void> {
     while (!this.#stopped) {
       this.#nudged = false
-      const nextMs = await this.#guardedStep()
+      const nextMs = await this.step()
+      if (this.#nudged) continue
       // Between two passes the event loop gets its turn, so that a long backlog does not starve timers and I/O.
       if (nextMs <= this.#clock.monotonicNow()) await this.#clock.turn()
       else await this.#sleepUntil(nextMs)
     }
   }
 
-  async #guardedStep(): Promise<number> {
+  async #guardedPull(cell: number, times: CellTimes): Promise<'pulled' | 'no-room' | 'waits'> {
     try {
-      const nextMs = await this.step()
-      this.#failures = 0
-      return nextMs
+      const pulled = await this.#pull(cell, times)
+      times.failures = 0
+      return pulled
     } catch (error) {
       this.#host.onError(error)
-      const waitMs = Math.min(RETRY_MS_MIN * 2 ** this.#failures++, RETRY_MS_MAX)
-      return this.#clock.monotonicNow() + waitMs
+      const waitMs = Math.min(RETRY_MS_MIN * 2 ** times.failures++, RETRY_MS_MAX)
+      times.notBeforeMs = this.#clock.monotonicNow() + waitMs
+      return 'waits'
     }
   }
 
@@ -188,7 +198,8 @@ export class Puller {
     this.#takeWake(times)
     times.suspectMs = inMs(claim.nextSuspectMs)
     times.leaseEndMs = claim.nextLeaseEndInMs === null ? NEVER : nowMs + claim.nextLeaseEndInMs
-    times.lookMs = nowMs + this.#lookMs
+    // At whole multiples, so that the cells are looked at together and not one by one.
+    times.lookMs = (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }
 
   /** Of what a claim said and what a wake said since it was sent, the nearer counts. */
@@ -201,18 +212,18 @@ export class Puller {
   /** A starved puller is nudged when there is room: until then, what has rung already is no reason to get up. */
   #nextMs(starved: boolean): number {
     const nowMs = this.#clock.monotonicNow()
-    let nextMs = starved ? this.#host.nextRoomMs() || NEVER : NEVER
+    let nextMs = starved ? this.#host.nextRoomMs() : NEVER
     for (const times of this.#times.values()) {
       const ringMs = starved && times.ringMs <= nowMs ? NEVER : times.ringMs
-      // A suspect whose time has come waits for an idle consumer, who nudges.
-      const suspectMs = times.suspectMs <= nowMs ? NEVER : times.suspectMs
-      nextMs = Math.min(nextMs, ringMs, suspectMs, times.leaseEndMs, times.lookMs)
+      // A suspect whose time has come waits for the whole consumer, which nudges, or says when to ask.
+      const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs() : times.suspectMs
+      const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
+      nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))
     }
     return nextMs
   }
 
   async #sleepUntil(atMs: number): Promise<void> {
-    if (this.#nudged || this.#stopped) return
     this.#alarm.noLaterThan(atMs)
     await new Promise<void>((resolve) => {
       this.#wakeUp = resolve
@@ -221,6 +232,6 @@ export class Puller {
   }
 }
 
-function earliest({ ringMs, suspectMs, leaseEndMs, lookMs }: CellTimes): number {
-  return Math.min(ringMs, suspectMs, leaseEndMs, lookMs)
+function earliest({ ringMs, suspectMs, leaseEndMs, lookMs, notBeforeMs }: CellTimes): number {
+  return Math.max(Math.min(ringMs, suspectMs, leaseEndMs, lookMs), notBeforeMs)
 }

@@ -46,11 +46,6 @@ export class Renewer {
     this.#claims.remove(claim)
   }
 
-  /** Claims this process holds, for whoever must find one of their tasks. */
-  *claims(): IterableIterator<HeldClaim> {
-    for (const [claim] of this.#claims.entries()) yield claim
-  }
-
   /** Extends what is due. */
   step(): void {
     const nowMs = this.#clock.monotonicNow()
@@ -71,11 +66,17 @@ export class Renewer {
   }
 
   async #extend(claim: HeldClaim, leaseMs: number, sentMs: number): Promise<void> {
+    // Should the lease have become shorter, the timetable may hold us to that before we hear of it.
+    claim.trustedUntilMs = Math.min(claim.trustedUntilMs, sentMs + leaseMs)
+    const renewal = ++claim.renewals
     try {
       const answer = await this.#timetable.extend(claim.at, claim.key, leaseMs)
-      if (answer === 'extended') claim.trustedUntilMs = sentMs + leaseMs
+      if (answer === 'extended') {
+        if (renewal === claim.renewals) claim.trustedUntilMs = sentMs + leaseMs
+        return
+      }
       // Everything may have been settled while the call was under way: then there was no lease left to lose.
-      else if (claim.open > 0) this.#onLost(claim)
+      if (claim.open > 0) this.#onLost(claim)
     } catch (error) {
       this.#onError(error)
     }

@@ -27,6 +27,7 @@ export class Room {
   /** `wanted`: nothing more is claimed until the consumer is idle. `taken`: one suspect runs, and nothing else. */
   #alone: 'no' | 'wanted' | 'taken' = 'no'
   #aloneSinceMs = 0
+  #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
   #busy = 0
   #reserved = 0
@@ -55,6 +56,7 @@ export class Room {
   /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
   reserve(whenRoom: () => void): number {
     const { rate, batchSize } = this.#settings()
+    if (this.#alone === 'taken' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
     const wanted = this.#alone === 'no' ? Math.min(this.#room(), batchSize, CLAIM_MAX) : 0
     const granted = wanted === 0 ? 0 : this.#governor.take(wanted, rate, this.#clock.monotonicNow())
     if (granted === 0) this.#hungry.add(whenRoom)
@@ -68,11 +70,17 @@ export class Room {
     this.#governor.giveBack(reserved - taken)
   }
 
-  /** When a rate is what holds us up: the monotonic moment of its next token. 0: it does not. */
+  /** When it is worth asking for room again without being called: a monotonic moment, Infinity for never. */
   nextMs(): number {
-    return this.#alone === 'no' && this.#room() > 0
-      ? this.#governor.nextMs(this.#settings().rate, this.#clock.monotonicNow())
-      : 0
+    const nowMs = this.#clock.monotonicNow()
+    if (this.#alone === 'taken') return this.#aloneUntilMs
+    if (this.#alone === 'wanted' || this.#room() === 0) return Number.POSITIVE_INFINITY
+    return Math.max(nowMs, this.#governor.nextMs(this.#settings().rate, nowMs))
+  }
+
+  /** When it is worth asking to be alone again without being called. */
+  nextAloneMs(): number {
+    return this.#alone === 'no' ? this.#aloneNotBeforeMs : Number.POSITIVE_INFINITY
   }
 
   occupy(places: number): void {
@@ -89,22 +97,30 @@ export class Room {
 
   /** Tells one hungry puller that there is room; what it leaves goes to the next. */
   offer(): void {
-    if (this.isIdle && this.#alone === 'taken') this.#aloneEnded()
-    if (this.isIdle && this.#alone === 'wanted') return callFirst(this.#lonely)
-    if (this.#hungry.size > 0 && this.#alone === 'no' && this.#room() > 0) callFirst(this.#hungry)
+    if (this.#alone === 'taken' && this.isIdle) this.#aloneEnded()
+    if (this.#alone === 'wanted' && this.isIdle) {
+      // Whoever is told asks again, unless its suspect is gone: then nobody may wait for it.
+      this.#alone = 'no'
+      return callFirst(this.#lonely)
+    }
+    if (this.#hungry.size > 0 && this.#mayGrant()) callFirst(this.#hungry)
   }
 
-  /** The whole consumer for one suspect, until it is idle again. Between two of them, ordinary work gets as much time as the last one took. */
+  /**
+   * The whole consumer for one suspect, until it is idle again, or for one lease: a suspect that hangs must not hold
+   * up the others. Between two of them, ordinary work gets as much time as the last one took.
+   */
   reserveAlone(whenIdle: () => void): boolean {
     const nowMs = this.#clock.monotonicNow()
-    if (this.#alone === 'taken' || nowMs < this.#aloneNotBeforeMs) return false
+    if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return false
     if (this.#alone === 'no') this.#aloneSinceMs = nowMs
-    if (this.isIdle) {
+    if (this.#alone !== 'taken' && this.isIdle) {
       this.#alone = 'taken'
+      this.#aloneUntilMs = nowMs + this.#settings().leaseMs
       this.#reserved++
       return true
     }
-    this.#alone = 'wanted'
+    if (this.#alone === 'no') this.#alone = 'wanted'
     this.#lonely.add(whenIdle)
     return false
   }
@@ -113,6 +129,16 @@ export class Room {
     const nowMs = this.#clock.monotonicNow()
     this.#alone = 'no'
     this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
+    // They find out when they may ask again.
+    for (const call of this.#lonely) call()
+    this.#lonely.clear()
+  }
+
+  #mayGrant(): boolean {
+    const nowMs = this.#clock.monotonicNow()
+    return (
+      this.#alone === 'no' && this.#room() > 0 && this.#governor.nextMs(this.#settings().rate, nowMs) <= nowMs
+    )
   }
 
   /** The pullers were replaced: nobody waits any more. */

@@ -66,14 +66,17 @@ export class Settler {
 
   async #flush(): Promise<void> {
     let failures = 0
-    while (this.#groups.size > 0) {
-      await (failures === 0 ? this.#clock.turn() : this.#pause(failures))
-      const groups = [...this.#groups.values()]
-      this.#groups = new Map()
-      const recorded = await Promise.all(groups.map((group) => this.#record(group)))
-      failures = recorded.every(Boolean) ? 0 : failures + 1
+    try {
+      while (this.#groups.size > 0) {
+        await (failures === 0 ? this.#clock.turn() : this.#pause(failures))
+        const groups = [...this.#groups.values()]
+        this.#groups = new Map()
+        const recorded = await Promise.all(groups.map((group) => this.#record(group)))
+        failures = recorded.every(Boolean) ? 0 : failures + 1
+      }
+    } finally {
+      this.#flushing = null
     }
-    this.#flushing = null
   }
 
   async #record(group: Group): Promise<boolean> {

@@ -62,7 +62,10 @@ export function verdictsOf(returned: unknown, count: number): Verdict[] {
   if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
   if (!Array.isArray(returned)) return new Array<Verdict>(count).fill(verdictOfWrongBatch(returned))
   if (returned.length !== count) return new Array<Verdict>(count).fill(wrongCount(returned.length, count))
-  return returned.map((one) => (isSettledResult(one) ? verdictOfSettled(one) : verdictOf(one)))
+  // Not `map`, which passes over holes.
+  return Array.from(returned, (one: unknown) =>
+    isSettledResult(one) ? verdictOfSettled(one) : verdictOf(one),
+  )
 }
 
 function verdictOfWrongBatch(returned: unknown): Verdict {

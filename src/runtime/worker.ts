@@ -53,6 +53,8 @@ export class Worker<Out> {
   readonly #settler: Settler
   readonly #renewer: Renewer
   readonly #complaints: Complaints
+  /** Held claims by cell and stamp, so that a fence finds its task. */
+  readonly #claims = new Map<string, HeldClaim>()
   #whenQuiet: (() => void) | null = null
   #stopped = false
   /** Tasks whose handlers answered in time. */
@@ -88,6 +90,12 @@ export class Worker<Out> {
   /** From now on its lease is kept, until each of its tasks is settled. */
   hold(claim: HeldClaim, leaseMs: number): void {
     this.#renewer.add(claim, leaseMs)
+    this.#claims.set(nameOf(claim.at.cell, claim.stamp), claim)
+  }
+
+  /** Extends what is due for it, without waiting for the timer. */
+  renew(): void {
+    this.#renewer.step()
   }
 
   /** The common case, short: one task, no guard, and a payload that needs no waiting for. */
@@ -107,11 +115,12 @@ export class Worker<Out> {
       const one = await this.#admit(held)
       if (one !== null) admitted.push(one)
     }
-    const wanted = guard === null || admitted.length === 0 ? admitted : await this.#ask(guard, admitted)
+    const asked = guard === null || admitted.length === 0 ? admitted : await this.#ask(guard, admitted)
+    const wanted = asked.filter((one) => this.#isStillOurs(one))
     this.#room.vacate(places)
     if (!batched) await Promise.all(wanted.map((one) => this.#call(performer, [one])))
     else if (wanted.length > 0) await this.#call(performer, wanted)
-    this.#progress()
+    this.progress()
   }
 
   /** It was not started: back to where it was. */
@@ -121,13 +130,10 @@ export class Worker<Out> {
 
   /** Somebody cancelled or replaced a task that we hold. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
-    for (const claim of this.#renewer.claims()) {
-      if (claim.stamp !== stamp || claim.at.cell !== cell) continue
-      const held = claim.tasks.find((task) => task.entry.key === key)
-      if (held === undefined) continue
-      held.fenced = true
-      held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
-    }
+    const held = this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
+    if (held === undefined) return
+    held.fenced = true
+    held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
   }
 
   announceDeath(key: string, id: string | null, cause: DeadCause, error: string): void {
@@ -166,8 +172,9 @@ export class Worker<Out> {
       released += call.tasks.filter((held) => !held.ended).length
       for (const held of call.tasks) this.#conclude(held, { kind: 'snooze', delayMs: 0 })
     }
-    await this.#settler.drained()
+    // Leases first: a timetable that records no outcome is tried for as long as they last, not for ever.
     await this.#renewer.stop()
+    await this.#settler.drained()
     return { released }
   }
 
@@ -175,12 +182,16 @@ export class Worker<Out> {
     this.#room.occupy(1)
     const admitted = await admission
     this.#room.vacate(1)
-    if (admitted === null) this.#progress()
+    if (admitted === null || !this.#isStillOurs(admitted)) this.progress()
     else await this.#call(this.#parts.performer, [admitted])
   }
 
   /** What the guard lets through. Its tasks hold their places already. */
   async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
+    if (this.#stopped) {
+      for (const { held } of admitted) this.giveBack(held)
+      return []
+    }
     const call = this.#calls.open(admitted.map(heldOf), 0)
     const verdicts = await call.orAbandoned(guard(admitted.map(taskOf), call.context))
     if (verdicts === null || !this.#calls.end(call)) return []
@@ -199,7 +210,7 @@ export class Worker<Out> {
     if (!this.#calls.end(call)) return
     this.finishedCount += admitted.length
     for (const [i, { held }] of admitted.entries()) this.#judge(held, verdicts[i] as Verdict)
-    this.#progress()
+    this.progress()
   }
 
   /** Null: not to be started, and dealt with. */
@@ -207,9 +218,9 @@ export class Worker<Out> {
     const { clock, settings, decode, topic } = this.#parts
     const { leaseMs, late } = settings()
     const nowMs = clock.monotonicNow()
-    if (!isTrusted(held, leaseMs, nowMs)) return this.#drop(held)
-    // Cancelled or replaced while it waited here: it need not start at all.
-    if (held.fenced) return this.#conclude(held, { kind: 'return' })
+    // Past its lease the task may be somebody else's: then giving it back is stale and changes nothing. Cancelled or
+    // replaced while it waited here, it need not start at all.
+    if (held.fenced || !isTrusted(held, leaseMs, nowMs)) return this.#conclude(held, { kind: 'return' })
     const firedMs = held.claim.recordMs(nowMs)
     const behindMs = firedMs - held.entry.ringMs
     const tooLate = lateOutcome(late, behindMs)
@@ -220,7 +231,20 @@ export class Worker<Out> {
         ? this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
         : { held, task: taskFor(topic, held, decoded.payload, firedMs) }
     const decoded = decode(held.entry.body)
-    return decoded instanceof Promise ? decoded.then(admit) : admit(decoded)
+    if (!(decoded instanceof Promise)) return admit(decoded)
+    // A schema that takes its time is under the handler's timeout.
+    const call = this.#calls.open([held], 0)
+    return call
+      .orAbandoned(decoded)
+      .then((result) => (result === null || !this.#calls.end(call) ? null : admit(result)))
+  }
+
+  /** Asked again after a schema or a guard took its time: meanwhile the lease may be over, or the task cancelled. */
+  #isStillOurs({ held }: Admitted<Out>): boolean {
+    const { clock, settings } = this.#parts
+    if (!held.fenced && isTrusted(held, settings().leaseMs, clock.monotonicNow())) return true
+    this.#conclude(held, { kind: 'return' })
+    return false
   }
 
   #watchObjective({ entry }: HeldTask, behindMs: number): void {
@@ -229,13 +253,6 @@ export class Worker<Out> {
     if (objectiveP99Ms === null || behindMs <= objectiveP99Ms) return
     const { key, id } = entry
     announcer.emit('late', { topic, key, id, latenessMs: behindMs, objectiveMs: objectiveP99Ms })
-  }
-
-  /** Without a word: where the task is, it is rescued. */
-  #drop(held: HeldTask): null {
-    held.ended = true
-    this.#forget(held)
-    return null
   }
 
   #judge(held: HeldTask, verdict: Verdict): void {
@@ -272,13 +289,15 @@ export class Worker<Out> {
   }
 
   #forget({ claim }: HeldTask): void {
-    if (--claim.open === 0) this.#renewer.remove(claim)
+    if (--claim.open > 0) return
+    this.#renewer.remove(claim)
+    this.#claims.delete(nameOf(claim.at.cell, claim.stamp))
   }
 
   #timedOut(tasks: readonly HeldTask[], timeoutMs: number): void {
     const error = `timeout: the handler ran longer than ${durationText(timeoutMs)}`
     for (const held of tasks) this.#judge(held, { kind: 'failed', delayMs: null, error })
-    this.#progress()
+    this.progress()
   }
 
   /** The timetable does not know the claim any more. Handlers hear of it; what they answer will be found stale. */
@@ -287,10 +306,15 @@ export class Worker<Out> {
     for (const held of claim.tasks) held.call?.fence(held, 'lease-lost')
   }
 
-  #progress(): void {
+  /** A place became free: work goes on, and whoever waits for quiet may be told. */
+  progress(): void {
     this.#onProgress()
     if (this.#room.isIdle) this.#whenQuiet?.()
   }
+}
+
+function nameOf(cell: number, stamp: number): string {
+  return `${cell}/${stamp}`
 }
 
 function heldOf<Out>({ held }: Admitted<Out>): HeldTask {

@@ -16,7 +16,7 @@ describe('the package', () => {
     const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT })
     const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }]
     const paths = files.map(({ path }) => path)
-    const apart = paths.filter((path) => !path.startsWith('dist/')).sort((a, b) => (a < b ? -1 : 1))
+    const apart = paths.filter((path) => !/^(dist|docs)\//.test(path)).sort((a, b) => (a < b ? -1 : 1))
     expect(apart).toEqual(['CHANGELOG.md', 'LICENSE', 'README.md', 'SECURITY.md', 'package.json'])
     expect(paths).toContain('dist/index.js')
     expect(paths).toContain('dist/index.d.ts')

@@ -173,16 +173,16 @@ function slowFirstClaim(timetable: Timetable, clock: Clock, delayMs: number): Ti
   })
 }
 
-/** When handlers start, as [ms after the claim was sent, deliveries]. */
+/** How old the claims were under which handlers started, in ms. */
 async function startsAfterSlowClaim(
   makeClock: (startMs: number) => VirtualClock,
-): Promise<[number, number][]> {
+): Promise<number[]> {
   const clock = makeClock(Date.parse('2026-11-11T00:00:00Z'))
   const toc = new TestTocsin(clock, 60, (timetable) => slowFirstClaim(timetable, clock, 31_000))
   const topic = toc.topic<null>('t', { lease: '30s' })
-  const start = toc.now().getTime()
-  const starts: [number, number][] = []
-  topic.consume(async ({ deliveries }) => void starts.push([toc.now().getTime() - start, deliveries]))
+  const starts: number[] = []
+  // The id of a task that was never delivered before ends in the stamp of its claim: the moment it was made.
+  topic.consume(async ({ id }) => void starts.push(toc.now().getTime() - Number(id.split('/').at(-1))))
   await topic.schedule({ key: 'a', delay: 0, payload: null })
   await toc.advance('5m')
   await toc.close()
@@ -190,12 +190,12 @@ async function startsAfterSlowClaim(
 }
 
 describe('a handler does not start after its lease', () => {
-  const check = (starts: [number, number][]) => {
-    expect(starts.length).toBe(1)
-    expect(starts[0]?.[1]).toBe(2)
+  const check = (ages: number[]) => {
+    expect(ages.length).toBe(1)
+    expect(ages[0]).toBeLessThan(30_000)
   }
 
-  it('when the answer to the claim came late: dropped without a word, rescued, and handled once', async () => {
+  it('when the answer to the claim came late: given back, claimed anew, and handled once', async () => {
     check(await startsAfterSlowClaim((startMs) => new VirtualClock(startMs)))
   })
 

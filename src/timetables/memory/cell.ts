@@ -263,6 +263,7 @@ export class MemoryCell {
     const score = scores[entry.position] as number
     this.#claims.release(entry)
     entry.suspect = alone
+    if (entry.tries !== null) entry.tries.startedStamp = 0
     this.lanes.add(entry, score)
   }
 

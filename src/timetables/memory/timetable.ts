@@ -26,7 +26,7 @@ import { ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
 /** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
-const LOOK_MS = 1_000
+const LOOK_MS = 10_000
 
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
@@ -234,9 +234,12 @@ export class MemoryTimetable implements Timetable {
     if (known !== undefined) return known
     const watchers = new Set<Watcher>()
     const cells = Array.from({ length: CELLS }, (_, cell) => {
-      return new MemoryCell(name, this.#random, (key, stamp, cause) => {
-        for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)
-      })
+      // Not before the step is over: a fence runs the user's abort listeners, and they may call us again.
+      const fence = (key: string, stamp: number, cause: 'cancelled' | 'replaced') =>
+        queueMicrotask(() => {
+          for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)
+        })
+      return new MemoryCell(name, this.#random, fence)
     })
     const topic = { cells, watchers }
     this.#topics.set(name, topic)
