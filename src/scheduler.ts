@@ -1,8 +1,7 @@
 import { atIndex, CHUNK, chunksOf, interrupted } from './bulk.ts'
-import { TocsinError } from './errors.ts'
 import type { InOrder } from './in-order.ts'
 import { newEntry } from './new-entry.ts'
-import { checkAgainst } from './schema.ts'
+import { checkAgainst, inTime } from './schema.ts'
 import type { NewTask, Scheduled } from './task.ts'
 import type { NewEntry, ScheduleAnswer } from './timetable.ts'
 import type { TopicDefinition } from './topic.ts'
@@ -96,24 +95,13 @@ export class Scheduler<In> {
     return { entries, checks }
   }
 
-  #inTime(check: Promise<void>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const giveUp = () => reject(new TocsinError('timeout', 'payload: the schema did not answer within 10s'))
-      const cancel = this.#parts.clock.after(SCHEMA_TIMEOUT_MS, giveUp)
-      check.then(resolve, reject).finally(cancel)
-    })
-  }
-
   #prepare(task: NewTask<In>): Prepared {
     const { settings, random } = this.#parts
     const entry = newEntry(task, settings.current.slotBy, random)
     const check = checkAgainst(this.#definition.schema, entry.body)
-    return { entry, check: check === undefined ? undefined : handled(this.#inTime(check)) }
+    return { entry, check: check === undefined ? undefined : handled(inTime(this.#parts.clock, check)) }
   }
 }
-
-/** A schema that has not answered by then never will; other writes wait behind it. */
-const SCHEMA_TIMEOUT_MS = 10_000
 
 /** It is awaited later, perhaps after other writes: until then a refusal must not count as unhandled. */
 function handled(check: Promise<void>): Promise<void> {

@@ -13,7 +13,7 @@ import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
 import { decodePayload } from './payload.ts'
 import { type BatchHandler, type Handler, performBatch, performOne } from './runtime/performer.ts'
 import { Scheduler } from './scheduler.ts'
-import { decodeBody } from './schema.ts'
+import { decodeBody, inTime } from './schema.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
 import type { EntryView, Place, RescheduleAnswer, RingTime, Selection } from './timetable.ts'
 import type { TopicDefinition } from './topic.ts'
@@ -306,7 +306,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   async #info(view: EntryView): Promise<TaskInfo<Out>> {
-    const decoded = await decodeBody(this.#definition.schema, view.body)
+    const answer = decodeBody(this.#definition.schema, view.body)
+    const decoded = answer instanceof Promise ? await inTime(this.#parts.clock, answer) : answer
     return {
       id: view.id,
       topic: this.name,

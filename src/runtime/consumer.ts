@@ -90,8 +90,8 @@ export class RunningConsumer<Out> implements PullerHost {
     return this.#takesWork() ? this.#room.nextMs() : Number.POSITIVE_INFINITY
   }
 
-  nextAloneMs(): number {
-    return this.#takesWork() ? this.#room.nextAloneMs() : Number.POSITIVE_INFINITY
+  nextAloneMs(whenIdle: () => void): number {
+    return this.#takesWork() ? this.#room.nextAloneMs(whenIdle) : Number.POSITIVE_INFINITY
   }
 
   passOn(): void {

@@ -23,9 +23,10 @@ export interface PullerHost {
   reserveAlone(whenIdle: () => void): boolean
   /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
   claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>
-  /** When it is worth asking for room, or to be alone, again without being called: monotonic, Infinity for never. */
+  /** When it is worth asking for room again without being called: monotonic, Infinity for never. */
   nextRoomMs(): number
-  nextAloneMs(): number
+  /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
+  nextAloneMs(whenIdle: () => void): number
   /** This puller is done for now: room that it was called for and did not need goes to the next. */
   passOn(): void
   onError(error: unknown): void
@@ -216,7 +217,7 @@ export class Puller {
     for (const times of this.#times.values()) {
       const ringMs = starved && times.ringMs <= nowMs ? NEVER : times.ringMs
       // A suspect whose time has come waits for the whole consumer, which nudges, or says when to ask.
-      const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs() : times.suspectMs
+      const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this.nudge) : times.suspectMs
       const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
       nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))
     }

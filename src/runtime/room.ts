@@ -78,9 +78,11 @@ export class Room {
     return Math.max(nowMs, this.#governor.nextMs(this.#settings().rate, nowMs))
   }
 
-  /** When it is worth asking to be alone again without being called. */
-  nextAloneMs(): number {
-    return this.#alone === 'no' ? this.#aloneNotBeforeMs : Number.POSITIVE_INFINITY
+  /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
+  nextAloneMs(whenIdle: () => void): number {
+    if (this.#alone === 'no') return this.#aloneNotBeforeMs
+    this.#lonely.add(whenIdle)
+    return Number.POSITIVE_INFINITY
   }
 
   occupy(places: number): void {

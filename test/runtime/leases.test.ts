@@ -174,9 +174,7 @@ function slowFirstClaim(timetable: Timetable, clock: Clock, delayMs: number): Ti
 }
 
 /** How old the claims were under which handlers started, in ms. */
-async function startsAfterSlowClaim(
-  makeClock: (startMs: number) => VirtualClock,
-): Promise<number[]> {
+async function startsAfterSlowClaim(makeClock: (startMs: number) => VirtualClock): Promise<number[]> {
   const clock = makeClock(Date.parse('2026-11-11T00:00:00Z'))
   const toc = new TestTocsin(clock, 60, (timetable) => slowFirstClaim(timetable, clock, 31_000))
   const topic = toc.topic<null>('t', { lease: '30s' })
