@@ -9,7 +9,7 @@ import { cellsOfSlot, prefixOf } from '../cell.ts'
 import { sleep } from '../clock.ts'
 import type { Claim } from '../timetable.ts'
 import type { Governor } from './governor.ts'
-import { HeldClaim, type HeldTask } from './held.ts'
+import { HeldClaim, type HeldTask, type SentClaim } from './held.ts'
 import { Puller, type PullerHost } from './puller.ts'
 import { Room } from './room.ts'
 import { Worker, type WorkerParts } from './worker.ts'
@@ -29,6 +29,8 @@ export interface StopReport {
   readonly released: number
 }
 
+const POISON = 'its lease ran out three times in a row, the last time running alone'
+
 const BEGIN_TRIES = 3
 const BEGIN_RETRY_MS = 100
 
@@ -44,8 +46,8 @@ export class RunningConsumer<Out> implements PullerHost {
   #startsSoon = false
   #givenBackCount = 0
   #recordMs = Number.NEGATIVE_INFINITY
-  /** Claims that failed, by cell. */
-  readonly #unanswered = new Map<number, { req: string; sentMs: number; from: 'lanes' | 'suspects' }>()
+  /** Claims that failed, by what they were for. */
+  readonly #unanswered = new Map<string, SentClaim>()
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
@@ -103,51 +105,45 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
-    const { topic, timetable, clock, random, settings } = this.#parts
-    const { leaseMs, mergeMs } = settings()
+    const { topic, timetable, clock } = this.#parts
     const at = { topic, cell }
     // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
     this.#worker.renew()
-    const unanswered = from === 'lanes' ? this.#unanswered.get(cell) : undefined
-    const attempt = unanswered ?? { req: random.uniqueId(), sentMs: clock.monotonicNow(), from }
-    const { req, sentMs } = attempt
-    this.#unanswered.delete(cell)
+    const sent = this.#unanswered.get(`${from}/${cell}`) ?? this.#newClaim(limit, from)
+    this.#unanswered.delete(`${from}/${cell}`)
     let taken = 0
-    let answered = false
+    let isAnswered = false
     try {
-      const claim = await timetable.claim(at, { req, limit, leaseMs, from, wholePrefixes: mergeMs > 0 })
-      answered = true
+      const claim = await timetable.claim(at, sent.request)
+      isAnswered = true
       taken = claim.tasks.length
       if (taken > 0) this.#reached(claim.nowMs)
-      for (const key of claim.poisoned)
-        this.#worker.announceDeath(
-          key,
-          null,
-          'poison',
-          'its lease ran out three times in a row, the last time running alone',
-        )
-      if (taken > 0)
-        this.#accept(new HeldClaim(req, at, claim, sentMs + leaseMs, clock.monotonicNow()), leaseMs, from)
+      for (const key of claim.poisoned) this.#worker.announceDeath(key, null, 'poison', POISON)
+      if (taken > 0) this.#accept(new HeldClaim(at, sent, claim, clock.monotonicNow()), from)
       return claim
     } finally {
-      if (!answered) this.#remember(cell, attempt, leaseMs)
+      if (!isAnswered) this.#remember(cell, sent)
       // A suspect keeps its reservation until it has started.
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
     }
   }
 
+  #newClaim(limit: number, from: 'lanes' | 'suspects'): SentClaim {
+    const { clock, random, settings } = this.#parts
+    const { leaseMs, mergeMs } = settings()
+    const request = { req: random.uniqueId(), limit, leaseMs, from, wholePrefixes: mergeMs > 0 }
+    return { request, sentMs: clock.monotonicNow() }
+  }
+
   /**
    * The claim may have taken effect and only its answer be lost: the next one repeats its request, and gets what it
-   * took. After a lease that is of no use, the tasks are rescued by then.
+   * took. After a lease that is of no use: the tasks are rescued by then.
    */
-  #remember(
-    cell: number,
-    attempt: { req: string; sentMs: number; from: 'lanes' | 'suspects' },
-    leaseMs: number,
-  ): void {
-    if (attempt.from === 'lanes' && this.#parts.clock.monotonicNow() < attempt.sentMs + leaseMs)
-      this.#unanswered.set(cell, attempt)
+  #remember(cell: number, sent: SentClaim): void {
+    const { request, sentMs } = sent
+    if (this.#parts.clock.monotonicNow() < sentMs + request.leaseMs)
+      this.#unanswered.set(`${request.from}/${cell}`, sent)
   }
 
   /** What one puller heard of the timetable's clock, the others need not find out. */
@@ -157,8 +153,8 @@ export class RunningConsumer<Out> implements PullerHost {
     for (const puller of this.#pullers) puller.reached(recordMs)
   }
 
-  #accept(claim: HeldClaim, leaseMs: number, from: 'lanes' | 'suspects'): void {
-    this.#worker.hold(claim, leaseMs)
+  #accept(claim: HeldClaim, from: 'lanes' | 'suspects'): void {
+    this.#worker.hold(claim)
     if (from === 'suspects') return void this.#runAlone(claim.tasks[0] as HeldTask)
     for (const held of claim.tasks) this.#queue.push(held)
     this.#room.queued = this.#queue.length

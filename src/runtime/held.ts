@@ -1,13 +1,20 @@
 /** What this process holds: claim calls and their tasks, from the claim to the settled outcome. */
 import type { HeapMember } from '../heap.ts'
-import type { CellAddress, Claim, ClaimedTask } from '../timetable.ts'
+import type { CellAddress, Claim, ClaimedTask, ClaimRequest } from '../timetable.ts'
 import type { Call } from './call.ts'
+
+/** A claim call, with the moment it was sent first. */
+export interface SentClaim {
+  readonly request: ClaimRequest
+  readonly sentMs: number
+}
 
 export class HeldClaim implements HeapMember {
   /** The request that made it: what the lease is extended by. */
   readonly key: string
   readonly at: CellAddress
   readonly stamp: number
+  readonly leaseMs: number
   readonly tasks: readonly HeldTask[]
   /** Monotonic: until then nobody else can have its tasks. Counted from before the claim was sent. */
   trustedUntilMs: number
@@ -20,13 +27,14 @@ export class HeldClaim implements HeapMember {
   readonly #nowMs: number
   readonly #heardMs: number
 
-  constructor(req: string, at: CellAddress, claim: Claim, trustedUntilMs: number, heardMs: number) {
-    this.key = req
+  constructor(at: CellAddress, { request, sentMs }: SentClaim, claim: Claim, heardMs: number) {
+    this.key = request.req
     this.at = at
+    this.leaseMs = request.leaseMs
     this.stamp = claim.stamp
     this.tasks = claim.tasks.map((task) => new HeldTask(this, task))
     this.open = claim.tasks.length
-    this.trustedUntilMs = trustedUntilMs
+    this.trustedUntilMs = sentMs + request.leaseMs
     this.#nowMs = claim.nowMs
     this.#heardMs = heardMs
   }

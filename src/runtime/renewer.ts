@@ -36,8 +36,9 @@ export class Renewer {
     this.#alarm = new Alarm(clock, () => this.step())
   }
 
-  add(claim: HeldClaim, leaseMs: number): void {
-    this.#claims.push(claim, this.#clock.monotonicNow() + leaseMs / 3)
+  /** A third of its lease after it was sent, which for a repeated claim may be now. */
+  add(claim: HeldClaim): void {
+    this.#claims.push(claim, claim.trustedUntilMs - (claim.leaseMs * 2) / 3)
     this.#alarm.noLaterThan(this.#claims.headScore())
   }
 

@@ -67,7 +67,8 @@ export class Room {
   /** A claim came back: what was reserved and not needed is free again. */
   claimed(reserved: number, taken: number): void {
     this.#reserved -= reserved
-    this.#governor.giveBack(reserved - taken)
+    // A repeated claim may bring more than was reserved for it this time.
+    this.#governor.giveBack(Math.max(0, reserved - taken))
   }
 
   /** When it is worth asking for room again without being called: a monotonic moment, Infinity for never. */

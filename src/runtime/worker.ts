@@ -88,8 +88,8 @@ export class Worker<Out> {
   }
 
   /** From now on its lease is kept, until each of its tasks is settled. */
-  hold(claim: HeldClaim, leaseMs: number): void {
-    this.#renewer.add(claim, leaseMs)
+  hold(claim: HeldClaim): void {
+    this.#renewer.add(claim)
     this.#claims.set(nameOf(claim.at.cell, claim.stamp), claim)
   }
 
