@@ -109,8 +109,7 @@ export class RunningConsumer<Out> implements PullerHost {
     const at = { topic, cell }
     // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
     this.#worker.renew()
-    const sent = this.#unanswered.get(`${from}/${cell}`) ?? this.#newClaim(limit, from)
-    this.#unanswered.delete(`${from}/${cell}`)
+    const sent = this.#unansweredClaim(cell, from) ?? this.#newClaim(limit, from)
     let taken = 0
     let isAnswered = false
     try {
@@ -122,7 +121,7 @@ export class RunningConsumer<Out> implements PullerHost {
       if (taken > 0) this.#accept(new HeldClaim(at, sent, claim, clock.monotonicNow()), from)
       return claim
     } finally {
-      if (!isAnswered) this.#remember(cell, sent)
+      if (!isAnswered) this.#unanswered.set(`${from}/${cell}`, sent)
       // A suspect keeps its reservation until it has started.
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
@@ -137,13 +136,14 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   /**
-   * The claim may have taken effect and only its answer be lost: the next one repeats its request, and gets what it
-   * took. After a lease that is of no use: the tasks are rescued by then.
+   * The last claim of this cell may have taken effect and only its answer be lost: its request is repeated, and
+   * brings what it took. After a lease that is of no use: the tasks are rescued by then.
    */
-  #remember(cell: number, sent: SentClaim): void {
-    const { request, sentMs } = sent
-    if (this.#parts.clock.monotonicNow() < sentMs + request.leaseMs)
-      this.#unanswered.set(`${request.from}/${cell}`, sent)
+  #unansweredClaim(cell: number, from: 'lanes' | 'suspects'): SentClaim | null {
+    const sent = this.#unanswered.get(`${from}/${cell}`)
+    if (sent === undefined) return null
+    this.#unanswered.delete(`${from}/${cell}`)
+    return this.#parts.clock.monotonicNow() < sent.sentMs + sent.request.leaseMs ? sent : null
   }
 
   /** What one puller heard of the timetable's clock, the others need not find out. */
