@@ -14,7 +14,7 @@ export interface TopicConfig {
   readonly slots?: number | undefined
   /** What places a task: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
   readonly slotBy?: SlotBy | undefined
-  /** Most tasks in one call of a batch handler, and in one claim: 1–10,000; 500 by default. */
+  /** Most tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000. */
   readonly batchSize?: number | undefined
   /** How long a claim is trusted before the task is given to somebody else; renewed while a handler runs. 30s. */
   readonly lease?: Duration | undefined
@@ -42,7 +42,7 @@ export interface RetryConfig {
   readonly backoff?: 'exponential' | 'fixed' | undefined
   /** The first wait. 1s. */
   readonly min?: Duration | undefined
-  /** The longest wait. 5m. */
+  /** The longest wait, before jitter. 5m. */
   readonly max?: Duration | undefined
   /** 0–1: each wait is stretched or shortened by up to this share. 0.2. */
   readonly jitter?: number | undefined

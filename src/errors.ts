@@ -34,7 +34,7 @@ export const ERROR_TABLE = {
   'outcome-count': {
     status: 400,
     retryable: false,
-    means: 'a batch handler returned a wrong number of outcomes',
+    means: 'a batch handler or a guard returned a wrong number of answers',
   },
   'version-conflict': {
     status: 412,

@@ -1,3 +1,5 @@
+import { describeError } from './errors.ts'
+
 /** What pino, bunyan and most others offer: fields first, then a sentence. */
 export interface Logger {
   debug(fields: object, message: string): void
@@ -22,8 +24,12 @@ function print(level: string, fields: object, message: string): void {
   const { stack, ...others } = fields as { stack?: string }
   const plain = Object.entries(others).map(([name, value]) => [
     name,
-    value instanceof Error ? value.message : value,
+    isPlain(value) ? value : describeError(value),
   ])
   const trace = stack === undefined ? '' : `\n${stack}`
   process.stderr.write(`tocsin ${level}: ${message} ${JSON.stringify(Object.fromEntries(plain))}${trace}\n`)
+}
+
+function isPlain(value: unknown): boolean {
+  return value === null || ['string', 'number', 'boolean', 'undefined'].includes(typeof value)
 }

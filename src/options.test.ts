@@ -65,8 +65,7 @@ describe('checkOptions', () => {
       refusal(/./, 'consume.gard', 'bad-config'),
     ))
 
-  test('a name of a megabyte costs neither a long message nor a long time', () => {
-    const started = performance.now()
+  test('a name of a megabyte costs no long message', () => {
     let message = ''
     try {
       checkOptions({ ['x'.repeat(1_000_000)]: 1 }, KNOWN, 'consume')
@@ -75,7 +74,6 @@ describe('checkOptions', () => {
     }
     expect(message.length).toBeGreaterThan(0)
     expect(message.length).toBeLessThan(400)
-    expect(performance.now() - started).toBeLessThan(100)
   })
 })
 

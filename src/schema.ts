@@ -7,8 +7,6 @@ import { decodePayload } from './payload.ts'
 /** The payload a handler gets, or why the stored one does not fit the topic any more. */
 export type Decoded<Out> = { readonly payload: Out } | { readonly problem: string }
 
-type Result = StandardSchemaV1.Result<unknown>
-
 /** A schema that has not answered by then never will. */
 const ANSWER_MS = 10_000
 
@@ -24,28 +22,28 @@ export function inTime<T>(clock: Clock, answer: Promise<T>): Promise<T> {
 /** Throws 'bad-payload', now or later, when the schema would refuse what is about to be stored. */
 export function checkAgainst(schema: StandardSchemaV1 | null, body: string): void | Promise<void> {
   if (schema === null) return
-  const result = validate(schema, body)
-  return result instanceof Promise ? result.then(refuse) : refuse(result)
+  const decoded = decodeBody(schema, body)
+  return decoded instanceof Promise ? decoded.then(refuse) : refuse(decoded)
 }
 
-/** Never throws: what no longer fits comes back as a problem, and the task is dead for it, with its payload kept. */
+/**
+ * Never throws: what no longer fits comes back as a problem, and the task is dead for it, with its payload kept. A
+ * schema that throws, or answers nothing that a schema may answer, has refused.
+ */
 export function decodeBody<Out>(
   schema: StandardSchemaV1<unknown, Out> | null,
   body: string,
 ): Decoded<Out> | Promise<Decoded<Out>> {
   if (schema === null) return { payload: decodePayload(body) as Out }
-  const result = validate(schema, body)
-  return result instanceof Promise ? result.then(read<Out>) : read<Out>(result)
-}
-
-/** A schema that throws, or answers nothing that a schema may answer, has refused. */
-function validate(schema: StandardSchemaV1, body: string): Result | Promise<Result> {
-  const refusal = (thrown: unknown): Result => ({ issues: [{ message: describeError(thrown) }] })
   try {
     const result: unknown = schema['~standard'].validate(decodePayload(body))
-    return isThenable(result) ? Promise.resolve(result).then(checkResult).catch(refusal) : checkResult(result)
+    return isThenable(result)
+      ? Promise.resolve(result)
+          .then(read<Out>)
+          .catch(refused)
+      : read<Out>(result)
   } catch (thrown) {
-    return refusal(thrown)
+    return refused(thrown)
   }
 }
 
@@ -54,29 +52,26 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
 }
 
-function checkResult(result: unknown): Result {
-  if (result !== null && typeof result === 'object' && ('value' in result || 'issues' in result))
-    return result as Result
-  throw new TypeError('the schema answered neither a value nor issues')
+function refused(thrown: unknown): { problem: string } {
+  return { problem: `the schema refuses it: ${describeError(thrown)}` }
 }
 
-function refuse(result: Result): void {
-  const problem = problemOf(result)
-  if (problem === null) return
-  const message = `payload: ${problem}. It is checked as JSON will deliver it: a Date, for one, arrives as text`
+function refuse(decoded: Decoded<unknown>): void {
+  if ('payload' in decoded) return
+  const message = `payload: ${decoded.problem}. It is checked as JSON will deliver it: a Date, for one, arrives as text`
   throw new TocsinError('bad-payload', message, { field: 'payload' })
 }
 
-function read<Out>(result: Result): Decoded<Out> {
-  const problem = problemOf(result)
-  return problem === null ? { payload: (result as StandardSchemaV1.SuccessResult<Out>).value } : { problem }
-}
-
-function problemOf(result: Result): string | null {
-  if (result.issues === undefined) return null
+/** May throw on an answer that is none; its caller takes that as a refusal. */
+function read<Out>(answer: unknown): Decoded<Out> {
+  const result = answer as StandardSchemaV1.Result<Out>
+  if (result.issues === undefined) {
+    if ('value' in result) return { payload: result.value }
+    throw new TypeError('the schema answered neither a value nor issues')
+  }
   const lines = result.issues.map(({ path, message }) => {
     const steps = (path ?? []).map((step) => String(typeof step === 'object' ? step.key : step))
     return steps.length === 0 ? message : `${steps.join('.')}: ${message}`
   })
-  return boundedText(`the schema refuses it: ${lines.join('; ')}`)
+  return { problem: boundedText(`the schema refuses it: ${lines.join('; ')}`) }
 }

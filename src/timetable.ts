@@ -62,7 +62,7 @@ export interface ClaimRequest {
   /** 0 only rescues what expired claims left behind. */
   readonly limit: number
   readonly leaseMs: number
-  /** `suspect`: one task that lost two leases in a row, alone, so that it can take nobody down with it. */
+  /** `suspects`: one task that lost two leases in a row, alone, so that it can take nobody down with it. */
   readonly from: 'lanes' | 'suspects'
   /** Leave a prefix that the limit would cut to the next claim, whole. */
   readonly wholePrefixes: boolean

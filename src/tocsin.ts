@@ -123,10 +123,13 @@ export class Tocsin implements AsyncDisposable {
   async #close(timeout: number): Promise<void> {
     // What was accepted before is written; what comes now is refused.
     const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
+    const { clock } = this.#parts
+    const endMs = clock.monotonicNow() + timeout
     const enough = new AbortController()
-    await Promise.race([written, sleep(this.#parts.clock, timeout, enough.signal)])
+    await Promise.race([written, sleep(clock, timeout, enough.signal)])
     enough.abort()
-    await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout })))
+    const left = Math.max(0, endMs - clock.monotonicNow())
+    await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout: left })))
     await this.#parts.timetable.close()
   }
 
@@ -210,7 +213,7 @@ function unthrowing(logger: Logger): Logger {
 }
 
 function checkLogger(logger: unknown): Logger {
-  if (logger === undefined) return plainLogger
+  if (logger === undefined) return unthrowing(plainLogger)
   if (logger === false) return silentLogger
   const candidate = logger as Record<string, unknown> | null
   const complete = ['debug', 'info', 'warn', 'error'].every(

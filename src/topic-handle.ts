@@ -307,7 +307,9 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async #info(view: EntryView): Promise<TaskInfo<Out>> {
     const answer = decodeBody(this.#definition.schema, view.body)
-    const decoded = answer instanceof Promise ? await inTime(this.#parts.clock, answer) : answer
+    const decoded = await inTime(this.#parts.clock, Promise.resolve(answer)).catch(() => ({
+      problem: 'no answer',
+    }))
     return {
       id: view.id,
       topic: this.name,

@@ -41,10 +41,6 @@ export class TopicSettings {
     return this.#paused
   }
 
-  get code(): TopicConfig {
-    return this.#code
-  }
-
   view(): ConfigView {
     const effective = effectiveConfig(this.#code, this.#live)
     const layers = { effective, live: this.#live, code: this.#code }

@@ -32,6 +32,7 @@ export class Call implements HeapMember {
   readonly tasks: readonly HeldTask[]
   /** How much of the consumer's concurrency it takes. */
   readonly places: number
+  readonly timeoutMs: number
   readonly context: Context
   position = -1
   #abandoned = false
@@ -39,10 +40,11 @@ export class Call implements HeapMember {
   #controller: AbortController | null = null
   #abortedAs: AbortCode | null = null
 
-  constructor(tasks: readonly HeldTask[], places: number, logger: Logger) {
+  constructor(tasks: readonly HeldTask[], places: number, timeoutMs: number, logger: Logger) {
     this.key = tasks[0]?.entry.key ?? ''
     this.tasks = tasks
     this.places = places
+    this.timeoutMs = timeoutMs
     this.context = new LazyContext(this, logger)
     for (const task of tasks) task.call = this
   }

@@ -36,9 +36,9 @@ export class Calls {
   }
 
   open(tasks: readonly HeldTask[], places: number): Call {
-    const call = new Call(tasks, places, this.#logger)
+    const call = new Call(tasks, places, this.#timeoutMs(), this.#logger)
     this.#room.occupy(places)
-    this.#running.push(call, this.#clock.monotonicNow() + this.#timeoutMs())
+    this.#running.push(call, this.#clock.monotonicNow() + call.timeoutMs)
     this.#alarm.noLaterThan(this.#running.headScore())
     return call
   }
@@ -64,7 +64,7 @@ export class Calls {
       const call = this.#running.head() as Call
       this.#abandon(call)
       call.abort('timeout')
-      this.#onTimeout(call.tasks, this.#timeoutMs())
+      this.#onTimeout(call.tasks, call.timeoutMs)
     }
     this.#alarm.noLaterThan(this.#running.headScore())
   }
@@ -77,6 +77,7 @@ export class Calls {
   #close(call: Call): void {
     this.#running.remove(call)
     this.#room.vacate(call.places)
-    this.#room.finished(call.tasks.length)
+    // A guard or a schema has no place of its own, and is not what the rate of work is measured by.
+    if (call.places > 0) this.#room.finished(call.tasks.length)
   }
 }

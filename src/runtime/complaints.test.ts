@@ -13,7 +13,7 @@ it('says the first failure at once with its stack, then at most one a second wit
   }
   const complaints = new Complaints(clock, logger, 'order.unpaid')
   const entry = { key: 'order-42', failures: 2 } as ClaimedTask
-  for (let i = 0; i < 100; i++) complaints.hear(entry, { error: 'Error: no', thrown: new Error('no') })
+  for (let i = 0; i < 100; i++) complaints.hear(entry, { error: 'Error: no', stack: new Error('no').stack })
   expect(said.length).toBe(1)
   expect(said[0]).toMatchObject({
     topic: 'order.unpaid',

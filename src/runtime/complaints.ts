@@ -21,14 +21,13 @@ export class Complaints {
 
   hear(
     { key, failures }: ClaimedTask,
-    { error, thrown }: { readonly error: string; readonly thrown?: unknown },
+    { error, stack }: { readonly error: string; readonly stack?: string | undefined },
   ): void {
     const nowMs = this.#clock.monotonicNow()
     if (nowMs < this.#nextMs) {
       this.#unsaid++
       return
     }
-    const stack = thrown instanceof Error ? thrown.stack : undefined
     const fields = { topic: this.#topic, key, attempt: failures + 1, error, stack, alsoFailed: this.#unsaid }
     this.#logger.warn(fields, 'an attempt failed; the task will be tried again or is dead')
     this.#nextMs = nowMs + QUIET_MS

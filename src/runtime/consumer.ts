@@ -148,7 +148,7 @@ export class RunningConsumer<Out> implements PullerHost {
 
   /** What one puller heard of the timetable's clock, the others need not find out. */
   #reached(recordMs: number): void {
-    if (recordMs <= this.#recordMs) return
+    if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
     for (const puller of this.#pullers) puller.reached(recordMs)
   }

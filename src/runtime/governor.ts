@@ -19,9 +19,12 @@ export class Governor {
     const count = Math.max(0, Math.min(wanted, rate.limit - this.#granted))
     if (count === 0) return 0
     this.#granted += count
+    // In steps of a thousandth of the span, rounded later: at most a thousand records, and never too much too soon.
+    const stepMs = rate.perMs / 1_000
+    const atMs = Math.ceil(nowMs / stepMs) * stepMs
     const last = this.#grants.at(-1)
-    if (last?.atMs === nowMs) last.count += count
-    else this.#grants.push({ atMs: nowMs, count })
+    if (last?.atMs === atMs) last.count += count
+    else this.#grants.push({ atMs, count })
     return count
   }
 

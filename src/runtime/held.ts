@@ -52,7 +52,7 @@ export class HeldTask {
   ended = false
   /** The call it runs in, if it runs. */
   call: Call | null = null
-  /** Cancelled or replaced by somebody while we hold it. */
+  /** Cancelled or replaced by somebody while we hold it, or its lease is lost. */
   fenced = false
 
   constructor(claim: HeldClaim, entry: ClaimedTask) {

@@ -135,7 +135,7 @@ export class Puller {
       if ((await this.#guardedPull(next.cell, next.times)) === 'no-room') starved = true
     }
     this.#host.passOn()
-    return this.#nextMs(starved)
+    return this.#stopped ? NEVER : this.#nextMs(starved)
   }
 
   /** Asked anew after each claim: its answer may have told us that the time of others has come, too. */

@@ -24,7 +24,10 @@ export class Room {
   readonly #hungry = new Set<() => void>()
   /** Pullers that have a suspect and wait for the consumer to be idle. */
   readonly #lonely = new Set<() => void>()
-  /** `wanted`: nothing more is claimed until the consumer is idle. `taken`: one suspect runs, and nothing else. */
+  /**
+   * `wanted`: nothing more is claimed until the consumer is idle. `taken`: one suspect runs, and nothing else. Both end
+   * at `#aloneUntilMs`: neither a long handler nor a suspect that hangs may hold up the others for more than a lease.
+   */
   #alone: 'no' | 'wanted' | 'taken' = 'no'
   #aloneSinceMs = 0
   #aloneUntilMs = 0
@@ -56,7 +59,7 @@ export class Room {
   /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
   reserve(whenRoom: () => void): number {
     const { rate, batchSize } = this.#settings()
-    if (this.#alone === 'taken' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
+    if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
     const wanted = this.#alone === 'no' ? Math.min(this.#room(), batchSize, CLAIM_MAX) : 0
     const granted = wanted === 0 ? 0 : this.#governor.take(wanted, rate, this.#clock.monotonicNow())
     if (granted === 0) this.#hungry.add(whenRoom)
@@ -74,14 +77,16 @@ export class Room {
   /** When it is worth asking for room again without being called: a monotonic moment, Infinity for never. */
   nextMs(): number {
     const nowMs = this.#clock.monotonicNow()
-    if (this.#alone === 'taken') return this.#aloneUntilMs
-    if (this.#alone === 'wanted' || this.#room() === 0) return Number.POSITIVE_INFINITY
+    if (this.#alone !== 'no') return this.#aloneUntilMs
+    if (this.#room() === 0) return Number.POSITIVE_INFINITY
     return Math.max(nowMs, this.#governor.nextMs(this.#settings().rate, nowMs))
   }
 
   /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
   nextAloneMs(whenIdle: () => void): number {
-    if (this.#alone === 'no') return this.#aloneNotBeforeMs
+    const nowMs = this.#clock.monotonicNow()
+    if (this.#alone === 'no')
+      return Math.max(this.#aloneNotBeforeMs, this.#governor.nextMs(this.#settings().rate, nowMs))
     this.#lonely.add(whenIdle)
     return Number.POSITIVE_INFINITY
   }
@@ -115,15 +120,20 @@ export class Room {
    */
   reserveAlone(whenIdle: () => void): boolean {
     const nowMs = this.#clock.monotonicNow()
+    const { leaseMs, rate } = this.#settings()
     if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return false
     if (this.#alone === 'no') this.#aloneSinceMs = nowMs
     if (this.#alone !== 'taken' && this.isIdle) {
+      if (this.#governor.take(1, rate, nowMs) === 0) return false
       this.#alone = 'taken'
-      this.#aloneUntilMs = nowMs + this.#settings().leaseMs
+      this.#aloneUntilMs = nowMs + leaseMs
       this.#reserved++
       return true
     }
-    if (this.#alone === 'no') this.#alone = 'wanted'
+    if (this.#alone === 'no') {
+      this.#alone = 'wanted'
+      this.#aloneUntilMs = nowMs + leaseMs
+    }
     this.#lonely.add(whenIdle)
     return false
   }

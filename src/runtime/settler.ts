@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import { type Clock, sleep } from '../clock.ts'
 import type { CellAddress, SettleAnswer, SettleOutcome, Settlement, Timetable } from '../timetable.ts'
 import type { HeldTask } from './held.ts'
 
@@ -111,7 +111,6 @@ export class Settler {
   }
 
   #pause(failures: number): Promise<void> {
-    const waitMs = Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX)
-    return new Promise((resolve) => this.#clock.after(waitMs, resolve))
+    return sleep(this.#clock, Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX))
   }
 }

@@ -13,7 +13,7 @@ export type Verdict =
       readonly kind: 'failed'
       readonly delayMs: number | null
       readonly error: string
-      readonly thrown?: unknown
+      readonly stack?: string | undefined
     }
   | { readonly kind: 'dead'; readonly error: string }
 
@@ -21,7 +21,17 @@ export const DONE: Verdict = Object.freeze({ kind: 'done' })
 export const OBSOLETE: Verdict = Object.freeze({ kind: 'obsolete' })
 
 export function failure(thrown: unknown): Verdict {
-  return { kind: 'failed', delayMs: null, error: describeError(thrown), thrown }
+  return { kind: 'failed', delayMs: null, error: describeError(thrown), stack: stackOf(thrown) }
+}
+
+function stackOf(thrown: unknown): string | undefined {
+  try {
+    const stack: unknown = thrown instanceof Error ? thrown.stack : undefined
+    return typeof stack === 'string' ? stack : undefined
+  } catch {
+    // A getter of the user's, gone wrong.
+    return undefined
+  }
 }
 
 const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const

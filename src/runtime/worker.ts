@@ -62,7 +62,7 @@ export class Worker<Out> {
   /** Outcomes that came too late to count: the claim was not ours any more. */
   staleCount = 0
 
-  /** `onProgress`: a place became free, or an outcome was recorded. */
+  /** `onProgress`: a place became free. */
   constructor(parts: WorkerParts<Out>, room: Room, onProgress: () => void) {
     this.#parts = parts
     this.#room = room
@@ -111,10 +111,14 @@ export class Worker<Out> {
     const places = batched ? 1 : batch.length
     this.#room.occupy(places)
     const admitted: Admitted<Out>[] = []
+    const later: Promise<Admitted<Out> | null>[] = []
     for (const held of batch) {
-      const one = await this.#admit(held)
-      if (one !== null) admitted.push(one)
+      const admission = this.#admit(held)
+      if (admission instanceof Promise) later.push(admission)
+      else if (admission !== null) admitted.push(admission)
     }
+    // Payloads that need waiting for are waited for together.
+    if (later.length > 0) admitted.push(...(await Promise.all(later)).filter((one) => one !== null))
     const asked = guard === null || admitted.length === 0 ? admitted : await this.#ask(guard, admitted)
     const wanted = asked.filter((one) => this.#isStillOurs(one))
     this.#room.vacate(places)
@@ -275,14 +279,15 @@ export class Worker<Out> {
     this.#forget(held)
     this.#room.unrecorded = this.#settler.backlog
     if (answer === 'stale') this.staleCount++
-    else if (!held.fenced) this.#announce(held, outcome)
+    else this.#announce(held, outcome)
     this.#room.offer()
   }
 
-  #announce({ entry }: HeldTask, outcome: SettleOutcome): void {
+  #announce({ entry, fenced }: HeldTask, outcome: SettleOutcome): void {
     const { key, id, failures } = entry
     if (outcome.kind === 'dead') this.announceDeath(key, id, outcome.cause, outcome.error)
-    if (outcome.kind !== 'retry') return
+    // Cancelled meanwhile: the retry that was asked for ended it.
+    if (outcome.kind !== 'retry' || fenced) return
     const { announcer, topic } = this.#parts
     const { error, delayMs } = outcome
     announcer.emit('retry', { topic, key, id, attempt: failures + 1, error, retryInMs: delayMs })

@@ -28,7 +28,7 @@ export function wrapped(timetable: Timetable, overrides: Partial<Timetable>): Ti
   })
 }
 
-/** A promise that the test resolves, and a count of who waits for it. */
+/** A promise that the test resolves. */
 export function gate(): { readonly opened: Promise<void>; open(): void } {
   let open = () => {}
   const opened = new Promise<void>((resolve) => {

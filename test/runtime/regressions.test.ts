@@ -1,5 +1,5 @@
 /** Found by attacking the engine; each was red once. */
-import { type Task, TocsinError } from 'tocsin'
+import { type Task, Tocsin, TocsinError } from 'tocsin'
 import { describe, expect, it } from 'vitest'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { cellOf } from '../../src/cell.ts'
@@ -91,6 +91,26 @@ describe('suspects', () => {
   })
 })
 
+describe('a consumer that drains for a suspect', () => {
+  it('gives up after a lease when a handler takes its time: the others go on', async () => {
+    let isLosing = true
+    await using toc = faultyTocsin(losing(() => isLosing))
+    const topic = toc.topic<number>('t', { lease: '1s', timeout: '1h' })
+    const seen: number[] = []
+    topic.consume(async ({ key, latenessMs }) => {
+      if (key === 'long') await new Promise(() => {})
+      if (key.startsWith('k')) seen.push(latenessMs)
+    })
+    await makeSuspect(toc, 't', ['s'])
+    isLosing = false
+    await topic.schedule({ key: 'long', delay: 0, payload: 0 })
+    for (let i = 0; i < 40; i++) await topic.schedule({ key: `k${i}`, delay: i * 500, payload: 0 })
+    await toc.advance('1m')
+    expect(seen.length).toBe(40)
+    expect(Math.max(...seen)).toBeLessThanOrEqual(1_000)
+  })
+})
+
 describe('answers with holes', () => {
   it('of a batch handler: a hole is nothing returned, done', async () => {
     await using toc = quickTocsin()
@@ -176,6 +196,25 @@ describe('a schema', () => {
     expect(TocsinError.is(refused, 'bad-payload')).toBe(true)
   })
 
+  it.each([
+    ['issues that are no list', { issues: null }],
+    ['a path that is none', { issues: [{ message: 'no', path: 5 }] }],
+    ['a step that is none', { issues: [{ message: 'no', path: [null] }] }],
+  ])('that answers %s at delivery has refused: the task is dead, nothing else suffers', async (_, answer) => {
+    await using toc = quickTocsin()
+    let isBroken = false
+    const topic = toc.topic('t', {
+      schema: schemaOf((value) => (isBroken && value === 'a' ? answer : { value })),
+    })
+    const seen: unknown[] = []
+    topic.consume(async ({ payload }) => void seen.push(payload), { concurrency: 1 })
+    await topic.scheduleMany(['a', 'b'].map((key) => ({ key, delay: '1s', payload: key })))
+    isBroken = true
+    await toc.advance('2s')
+    expect(seen).toEqual(['b'])
+    expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0, dead: 1 })
+  })
+
   it('that answers nothing has refused', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic('t', { schema: schemaOf(() => undefined) })
@@ -208,7 +247,6 @@ describe('a task that was cancelled', () => {
 })
 
 it('a logger that throws stops nothing', async () => {
-  const { Tocsin } = await import('tocsin')
   const broken = () => {
     throw new Error('disk full')
   }
@@ -220,8 +258,8 @@ it('a logger that throws stops nothing', async () => {
     if (key === 'a') throw new Error('no')
     second.open()
   })
+  toc.on('dead', () => topic.schedule({ key: 'b', delay: 0, payload: null }))
   await topic.schedule({ key: 'a', delay: 0, payload: null })
-  await topic.schedule({ key: 'b', delay: 20, payload: null })
   await second.opened
   expect(await topic.get('a').then((info) => info?.state)).toBe('dead')
 })

@@ -285,10 +285,8 @@ export class MemoryCell {
     if (failed) tries.failures++
     tries.deliveries++
     tries.error = error
-    const { dueMs, firstStamp } = tries
-    const id = taskId(this.topic, entry.key, firstStamp)
     this.#detach(entry)
-    this.counters.purged += this.graves.bury({ entry, id, dueMs, diedMs: nowMs, cause, error })
+    this.counters.purged += this.graves.bury({ entry, dueMs: tries.dueMs, diedMs: nowMs, cause, error })
   }
 
   #replace(old: Entry): void {

@@ -80,7 +80,6 @@ export class ClaimRecord implements HeapMember {
 /** A dead task with its body, apart from the living: a new task of the same key shares nothing with it. */
 export interface Grave {
   readonly entry: Entry
-  readonly id: string
   readonly dueMs: number
   readonly diedMs: number
   readonly cause: DeadCause
@@ -90,6 +89,11 @@ export interface Grave {
 /** ms * 1000 + failures: at one moment, what failed less often goes first. */
 export function scoreOf(ringMs: number, failures: number): number {
   return ringMs * 1000 + failures
+}
+
+/** What is due at a moment has at most this score: three digits count failures. */
+export function lastScoreAt(ms: number): number {
+  return scoreOf(ms, 999)
 }
 
 export function ringMsOf(score: number): number {

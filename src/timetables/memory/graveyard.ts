@@ -1,18 +1,13 @@
 import { CELLS } from '../../cell.ts'
 import type { Grave } from './entry.ts'
 
-/** A million dead tasks per topic, kept for 30 days at most: a limit on everything. */
-export const GRAVES_MAX_PER_CELL = Math.floor(1_000_000 / CELLS)
+/** A million dead tasks per topic; those over 30 days old go when the next one comes. A limit on everything. */
+const GRAVES_MAX_PER_CELL = Math.floor(1_000_000 / CELLS)
 const GRAVE_AGE_MAX_MS = 30 * 86_400_000
 
 /** The dead of a cell, oldest first (a Map keeps the order in which they came). */
 export class Graveyard {
   readonly #graves = new Map<string, Grave>()
-  readonly #max: number
-
-  constructor(max = GRAVES_MAX_PER_CELL) {
-    this.#max = max
-  }
 
   get size(): number {
     return this.#graves.size
@@ -35,7 +30,8 @@ export class Graveyard {
     let dropped = this.#graves.delete(grave.entry.key) ? 1 : 0
     this.#graves.set(grave.entry.key, grave)
     for (const oldest of this.#graves.values()) {
-      const withinLimits = this.#graves.size <= this.#max && grave.diedMs - oldest.diedMs <= GRAVE_AGE_MAX_MS
+      const withinLimits =
+        this.#graves.size <= GRAVES_MAX_PER_CELL && grave.diedMs - oldest.diedMs <= GRAVE_AGE_MAX_MS
       if (withinLimits || oldest === grave) break
       this.#graves.delete(oldest.entry.key)
       dropped++

@@ -1,7 +1,7 @@
 import { prefixOf } from '../../cell.ts'
 import { Heap } from '../../heap.ts'
 import { PRIORITIES } from '../../task.ts'
-import { type Entry, ringMsOf, scoreOf } from './entry.ts'
+import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
 
 /** Some entries with the scores they had, in the order in which they were taken. */
 export interface Taken {
@@ -63,7 +63,7 @@ export class Lanes {
 }
 
 function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, scores }: Taken): void {
-  const lastDueScore = scoreOf(nowMs, 999)
+  const lastDueScore = lastScoreAt(nowMs)
   while (members.length < limit) {
     const score = lane.headScore()
     if (score > lastDueScore) return

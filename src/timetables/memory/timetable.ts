@@ -1,5 +1,6 @@
 import { CELLS } from '../../cell.ts'
 import type { Clock } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import type {
   Books,
@@ -22,7 +23,7 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import { MemoryCell, type Moment } from './cell.ts'
-import { ringMsOf } from './entry.ts'
+import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
 /** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
@@ -39,6 +40,7 @@ export class MemoryTimetable implements Timetable {
   readonly #clock: Clock
   readonly #random: Random
   readonly #topics = new Map<string, TopicCells>()
+  #isClosed = false
 
   constructor(clock: Clock, random: Random, lookMs = LOOK_MS) {
     this.#clock = clock
@@ -66,7 +68,13 @@ export class MemoryTimetable implements Timetable {
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    return this.#cell(at).claim(request, this.#moment())
+    const moment = this.#moment()
+    const cell = this.#cell(at)
+    const before = cell.nextRingMs()
+    const claim = cell.claim(request, moment)
+    // What a rescue put back may ring for other consumers, too.
+    if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, moment)
+    return claim
   }
 
   async begin(at: CellAddress, key: string, stamp: number): Promise<boolean> {
@@ -113,7 +121,7 @@ export class MemoryTimetable implements Timetable {
   }
 
   async counts(topic: string): Promise<Counts> {
-    const nowScore = this.#clock.now() * 1000 + 999
+    const nowScore = lastScoreAt(this.#clock.now())
     const { pending, claimed, dead } = await this.books(topic)
     let due = 0
     for (const cell of this.#topic(topic).cells)
@@ -178,6 +186,7 @@ export class MemoryTimetable implements Timetable {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true
     this.#topics.clear()
   }
 
@@ -232,6 +241,8 @@ export class MemoryTimetable implements Timetable {
   #topic(name: string): TopicCells {
     const known = this.#topics.get(name)
     if (known !== undefined) return known
+    // What comes late must not be told that it is in.
+    if (this.#isClosed) throw new TocsinError('closed', 'this timetable was closed')
     const watchers = new Set<Watcher>()
     const cells = Array.from({ length: CELLS }, (_, cell) => {
       // Not before the step is over: a fence runs the user's abort listeners, and they may call us again.
