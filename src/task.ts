@@ -18,7 +18,7 @@ import type { Instant } from './instant.ts'
 
 export type State = 'pending' | 'claimed' | 'done' | 'cancelled' | 'obsolete' | 'dead'
 
-/** What may become of a task in each state. The timetables and their tests go by this table. */
+/** The drawing as data: what may become of a task in each state. The contract suite holds timetables to it. */
 export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
   pending: ['claimed', 'cancelled'],
   claimed: ['done', 'pending', 'dead', 'obsolete', 'cancelled'],

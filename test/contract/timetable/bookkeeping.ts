@@ -1,4 +1,5 @@
 import { expect } from 'vitest'
+import { type State, TRANSITIONS } from '../../../src/task.ts'
 import type { Books, SettleOutcome } from '../../../src/timetable.ts'
 import {
   cancel,
@@ -47,7 +48,7 @@ class Workload {
   readonly expected = { scheduled: 0, done: 0, obsolete: 0 }
   readonly #harness: TimetableHarness
   readonly #fraction: () => number
-  readonly #keys = [...keysOfOneCell(5), ...keysOfOneCell(5, 'other')]
+  readonly keys = [...keysOfOneCell(5), ...keysOfOneCell(5, 'other')]
   /** Of every claim ever made. */
   readonly #claims: ClaimOfOne[] = []
   /** Of these, the ones that may still be held. */
@@ -122,7 +123,7 @@ class Workload {
   }
 
   #key(): string {
-    return this.#oneOf(this.#keys)
+    return this.#oneOf(this.keys)
   }
 
   /** Of an empty list: undefined. */
@@ -134,6 +135,24 @@ class Workload {
   #upTo(most: number): number {
     return Math.floor(this.#fraction() * (most + 1))
   }
+}
+
+/** The live task of each key; null where there is none. What a key has in its grave is another matter. */
+async function liveStates(
+  { timetable, topic }: TimetableHarness,
+  keys: readonly string[],
+): Promise<(State | null)[]> {
+  const views = await Promise.all(keys.map((key) => timetable.get(topic, place(key))))
+  return views.map((view) => (view === null || view.state === 'dead' ? null : view.state))
+}
+
+/** By the drawing in task.ts: one step takes a task to where it may go, or to an end, or makes it. */
+function mayFollow(before: State | null, after: State | null): boolean {
+  if (before === after) return true
+  if (before === null) return after === 'pending'
+  if (after === null)
+    return TRANSITIONS[before].some((state) => TRANSITIONS[state].length === 0 || state === 'dead')
+  return TRANSITIONS[before].includes(after)
 }
 
 function ends(books: Books): number {
@@ -149,8 +168,13 @@ export const bookkeeping = theme(
     async run(harness: TimetableHarness) {
       const { timetable, topic } = harness
       const workload = new Workload(harness, seed)
+      let before = await liveStates(harness, workload.keys)
       for (let step = 0; step < STEPS; step++) {
         await workload.step()
+        const after = await liveStates(harness, workload.keys)
+        for (const [i, state] of after.entries())
+          expect(mayFollow(before[i] ?? null, state), `step ${step}: ${before[i]} → ${state}`).toBe(true)
+        before = after
         const books = await timetable.books(topic)
         expect(ends(books), `step ${step}`).toBe(books.scheduled)
         expect(books, `step ${step}`).toMatchObject(workload.expected)
