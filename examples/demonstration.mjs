@@ -33,7 +33,8 @@ const tally = { closed: 0, twice: 0, closedThoughPaid: 0, failures: 0 }
 
 // ── All of Tocsin that it takes: open, a topic, schedule, consume, and cancel. ──────────────────────────────
 
-const toc = await Tocsin.open({ timetable: 'memory:' })
+// One order fails on purpose; its log line would only tear the picture.
+const toc = await Tocsin.open({ timetable: 'memory:', logger: false })
 const topic = toc.topic('close-unpaid-order', { retry: { min: '500ms' } })
 toc.on('retry', () => tally.failures++)
 
