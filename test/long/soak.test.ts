@@ -88,8 +88,8 @@ describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run 
     expect(await topic.cancelBy({ tag: 'rare' })).toEqual({ cancelled: 5_000, inFlight: 0 })
     expect((await topic.list({ limit: 3 })).tasks.map(({ key }) => key)).toEqual([
       'far-1',
-      'far-1001',
-      'far-10001',
+      'far-1000001',
+      'far-100001',
     ])
     let fired = 0
     topic.consumeBatch(async (tasks) => void (fired += tasks.length))
