@@ -3,6 +3,7 @@ import { type Task, Tocsin, TocsinError } from 'tocsin'
 import { describe, expect, it } from 'vitest'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { cellOf } from '../../src/cell.ts'
+import { systemClock } from '../../src/clock.ts'
 import { type TestTocsin, testTocsin } from '../../src/testing/test-tocsin.ts'
 import type { Timetable } from '../../src/timetable.ts'
 import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
@@ -351,4 +352,123 @@ it('cancelling 20,000 tasks in flight does not take quadratic time', async () =>
   // Took 0.1 s when this was written, 3.8 s before.
   expect(performance.now() - startMs).toBeLessThan(2_000)
   end.open()
+})
+
+it('cancelBy ends while others write on and on through a slow schema', async () => {
+  await using toc = quickTocsin()
+  const slow = {
+    '~standard': {
+      version: 1,
+      vendor: 'test',
+      validate: async (value: unknown) => {
+        for (let turn = 0; turn < 3; turn++) await systemClock.turn()
+        return { value }
+      },
+    },
+  } as StandardSchemaV1<unknown, unknown>
+  const topic = toc.topic('t', { schema: slow })
+  await topic.schedule({ key: 'tagged', delay: '1h', payload: 0, tags: ['x'] })
+  let isOver = false
+  let writes = 0
+  const writer = async (name: string) => {
+    while (!isOver && writes < 5_000)
+      await topic.schedule({ key: `${name}-${writes++}`, delay: '1h', payload: 0 })
+  }
+  const writers = ['a', 'b', 'c'].map(writer)
+  expect(await topic.cancelBy({ tag: 'x' })).toEqual({ cancelled: 1, inFlight: 0 })
+  isOver = true
+  await Promise.all(writers)
+  expect(writes).toBeLessThan(5_000)
+})
+
+it('a lease made shorter live, its extension’s answer lost: no start after the task could be somebody else’s', async () => {
+  let losesAnswers = false
+  await using toc = faultyTocsin((timetable) =>
+    wrapped(timetable, {
+      lookMs: 1_000,
+      extend: async (at, req, leaseMs) => {
+        const answer = await timetable.extend(at, req, leaseMs)
+        if (losesAnswers) throw new Error('reply lost')
+        return answer
+      },
+    }),
+  )
+  const topic = toc.topic<null>('t', { lease: '30s', slots: 1 })
+  const end = gate()
+  const started: string[] = []
+  // One place: the others of the cell wait in the queue of this process, claimed.
+  topic.consume(
+    async ({ key }) => {
+      started.push(key)
+      if (started.length === 1) await end.opened
+    },
+    { concurrency: 1, guard: async (tasks) => tasks.map(() => true) },
+  )
+  const [first, second] = keysInCell(9, 2) as [string, string]
+  await topic.scheduleMany([first, second].map((key) => ({ key, delay: 0, payload: null })))
+  await toc.advance('1s')
+  await topic.configure({ lease: '1s' })
+  losesAnswers = true
+  await toc.advance('14s')
+  const waiting = started[0] === first ? second : first
+  const { outcome } = await topic.cancel(waiting)
+  end.open()
+  await toc.advance('1h')
+  if (outcome === 'cancelled') expect(started).not.toContain(waiting)
+})
+
+it('close with no time left does not tell a late write that it is in', async () => {
+  const toc = await Tocsin.open({ timetable: 'memory:' })
+  const topic = toc.topic<number>('t')
+  // Far more than can be written in the millisecond until then.
+  const tasks = Array.from({ length: 100_000 }, (_, i) => ({ key: `k${i}`, delay: '1h', payload: i }))
+  const writing = topic.scheduleMany(tasks).then(
+    () => 'written',
+    (error: unknown) => (TocsinError.is(error) ? error.code : 'other'),
+  )
+  await toc.close({ timeout: 0 })
+  expect(['interrupted', 'closed']).toContain(await writing)
+})
+
+it('a task cancelled in flight that ends dead is announced', async () => {
+  await using toc = quickTocsin()
+  const topic = toc.topic<null>('t')
+  const dead: string[] = []
+  toc.on('dead', ({ key, cause }) => dead.push(`${key}: ${cause}`))
+  const end = gate()
+  topic.consume(async () => {
+    await end.opened
+    return { dead: 'no use' }
+  })
+  await topic.schedule({ key: 'a', delay: 0, payload: null })
+  await toc.advance(1)
+  await topic.cancel('a')
+  end.open()
+  await toc.advance(1)
+  expect(dead).toEqual(['a: handler'])
+})
+
+it('stopping while a suspect’s start is being recorded does not wait for nothing', async () => {
+  let isLosing = true
+  const recorded = gate()
+  const toc = faultyTocsin((timetable) =>
+    wrapped(losing(() => isLosing)(timetable), {
+      begin: async (at, key, stamp) => {
+        await recorded.opened
+        return timetable.begin(at, key, stamp)
+      },
+    }),
+  )
+  const topic = toc.topic<number>('t', { lease: '1s' })
+  const consumer = topic.consume(async () => {})
+  await makeSuspect(toc, 't', ['s'])
+  isLosing = false
+  await toc.advance('5s')
+  const stopping = consumer.stop({ timeout: '20s' })
+  recorded.open()
+  const startMs = toc.now().getTime()
+  await toc.advance(10)
+  await stopping
+  expect(toc.now().getTime() - startMs).toBeLessThan(100)
+  await toc.close()
 })
