@@ -86,12 +86,6 @@ export class TestTocsin extends Tocsin {
     return this.#clock.timerCount
   }
 
-  /** Time jumps at once, as when the event loop was blocked: whatever was set for the meantime rings now, late. */
-  async stall(by: Duration): Promise<void> {
-    this.#clock.moveTo(this.#clock.monotonicNow() + durationMs(by, 'stall'))
-    await this.#quiet()
-  }
-
   /** The wall clock alone jumps by this much, forward or back, as when somebody sets it. */
   stepClock(byMs: number): void {
     this.#clock.stepWall(byMs)
