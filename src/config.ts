@@ -6,7 +6,7 @@
 import { CELLS, type SlotBy } from './cell.ts'
 import { type Duration, durationMs, durationText } from './duration.ts'
 import { describeValue, type Json, TocsinError } from './errors.ts'
-import { checkOptions } from './options.ts'
+import { badOption, checkOptions, wholeNumber as checkWholeNumber } from './options.ts'
 import type { RetryPolicy } from './retry.ts'
 
 export interface TopicConfig {
@@ -216,10 +216,7 @@ function shaped(
 }
 
 function wholeNumber(min: number, max: number): Rule {
-  return (value, path) => {
-    if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value
-    throw bad(path, `expected a whole number from ${min} to ${max}, got ${describeValue(value)}`)
-  }
+  return (value, path) => checkWholeNumber(value, min, max, path, 'bad-config')
 }
 
 function slotCount(value: unknown, path: string): number {
@@ -257,5 +254,5 @@ function duration(minMs: number): Rule {
 }
 
 function bad(path: string, message: string): TocsinError {
-  return new TocsinError('bad-config', `${path}: ${message}`, { field: path })
+  return badOption(path, message, 'bad-config')
 }

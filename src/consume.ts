@@ -9,7 +9,8 @@ import type { TopicDefinition } from './topic.ts'
 import type { Consumer, ConsumeOptions } from './topic-api.ts'
 import type { TopicParts } from './topic-parts.ts'
 
-const STOP_TIMEOUT = '20s'
+/** How long stopping and closing wait for handlers. */
+export const STOP_TIMEOUT = '20s'
 const CONCURRENCY = 64
 const BATCH_CONCURRENCY = 4
 const CONCURRENCY_MAX = 100_000

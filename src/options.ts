@@ -26,13 +26,19 @@ export function checkOptions(
   }
 }
 
-export function wholeNumber(value: unknown, min: number, max: number, field: string): number {
+export function wholeNumber(
+  value: unknown,
+  min: number,
+  max: number,
+  field: string,
+  code?: ErrorCode,
+): number {
   if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number
-  throw badOption(field, `expected a whole number from ${min} to ${max}, got ${describeValue(value)}`)
+  throw badOption(field, `expected a whole number from ${min} to ${max}, got ${describeValue(value)}`, code)
 }
 
-export function badOption(field: string, message: string): TocsinError {
-  return new TocsinError('bad-option', `${field}: ${message}`, { field })
+export function badOption(field: string, message: string, code: ErrorCode = 'bad-option'): TocsinError {
+  return new TocsinError(code, `${field}: ${message}`, { field })
 }
 
 export function needsLedger(what: string): TocsinError {

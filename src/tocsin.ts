@@ -1,6 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Clock, sleep, systemClock } from './clock.ts'
 import { driftOf } from './config.ts'
+import { STOP_TIMEOUT } from './consume.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
 import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from './events.ts'
@@ -111,7 +112,7 @@ export class Tocsin implements AsyncDisposable {
    */
   async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkOptions(options, ['timeout'], 'close')
-    const timeoutMs = durationMs(options.timeout ?? '20s', 'timeout')
+    const timeoutMs = durationMs(options.timeout ?? STOP_TIMEOUT, 'timeout')
     this.#closing ??= this.#close(timeoutMs)
     await this.#closing
   }
