@@ -5,9 +5,9 @@
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { constants } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -92,11 +92,12 @@ function npm(...args) {
 }
 
 async function compile() {
+  const sources = (await filesUnder(at('src'))).filter((file) => !file.endsWith('.test.ts'))
   const wanted = await hashOf([
     at('package-lock.json'),
     at('tsconfig.json'),
     at('tsconfig.build.json'),
-    ...(await filesUnder(at('src'))).filter((file) => !file.endsWith('.test.ts')),
+    ...sources,
   ])
   if (existsSync(at('dist', 'index.js')) && (await readStamp(BUILD_STAMP)) === wanted) return
   console.log('building dist …')
@@ -109,6 +110,10 @@ async function compile() {
       'The compiler says why above. Mend src, or check out a commit that builds, then run this command again.',
     )
   }
+  // Scripts are read at run time, by their place beside the module that runs them. The compiler leaves them behind.
+  for (const file of sources.filter((source) => source.endsWith('.lua'))) {
+    await cp(file, at('dist', relative(at('src'), file)))
+  }
   await writeFile(BUILD_STAMP, wanted)
 }
 
@@ -119,11 +124,11 @@ export const bin = (name, script = name) => at('node_modules', name, 'bin', scri
  * Runs a program to its end and returns its exit code. Ctrl-C reaches the program by itself, as it does everything
  * in the foreground of the terminal: we wait for it to end in its own way.
  */
-export function run(command, args, { env = {}, stdin = 'inherit' } = {}) {
+export function run(command, args, { env = {}, stdin = 'inherit', output = 'inherit' } = {}) {
   const child = spawn(command, args, {
     cwd: root,
     env: { ...process.env, ...env },
-    stdio: [stdin, 'inherit', 'inherit'],
+    stdio: [stdin, output, output],
     // Windows runs npm through a command file, which only a shell can start.
     shell: process.platform === 'win32' && command === 'npm',
   })

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { bin, bootstrap, run } from './bootstrap.mjs'
 import { count, summary } from './count.mjs'
+import { provision } from './provision.mjs'
 
 const given = process.argv.slice(2)
 const filters = given.filter((argument) => argument !== '--long')
@@ -23,7 +24,8 @@ if (await bootstrap({ build: true })) {
     await step('lint', lint)
     await step('types', types)
   }
-  await step('tests', tests)
+  if (await provision()) await step('tests', tests)
+  else total.failed += 1
 } else {
   total.failed += 1
 }

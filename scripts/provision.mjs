@@ -1,0 +1,186 @@
+/**
+ * The real servers that tests talk to, and the tools for them: what is on PATH is used, what is missing is installed
+ * where that is ours to do (as root, with apt), and otherwise this says what is missing and how to get it. Silent
+ * when all is there.
+ */
+import { execFileSync } from 'node:child_process'
+import { accessSync, constants, statSync } from 'node:fs'
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { run } from './bootstrap.mjs'
+
+/**
+ * One row per program.
+ *
+ *   program   what has to be on PATH
+ *   folders   where else it may be: Debian keeps some servers away from PATH. May be left out
+ *   oldest    the oldest version that will do: [major, minor]
+ *   version   arguments that make the program print its version, and what to read it by
+ *   apt, …    the packages that bring it, by package manager
+ */
+export const NEEDED = [
+  {
+    program: 'redis-server',
+    oldest: [7, 0],
+    version: { args: ['--version'], pattern: /v=(\d+)\.(\d+)/ },
+    apt: ['redis-server'],
+    brew: ['redis'],
+    dnf: ['redis'],
+    newer: 'https://redis.io/docs/latest/operate/oss_and_stack/install/',
+  },
+  {
+    // Makes the certificates of servers that are tested with TLS.
+    program: 'openssl',
+    oldest: [1, 1],
+    version: { args: ['version'], pattern: /SSL (\d+)\.(\d+)/ },
+    apt: ['openssl'],
+    brew: ['openssl'],
+    dnf: ['openssl'],
+    newer: 'https://openssl-library.org/source/',
+  },
+]
+
+const VERSION_WITHIN_MS = 10_000
+const LOG_TAIL_LINES = 20
+/** Exit codes above this are a signal's: somebody has pressed Ctrl-C. */
+const ENDED_BY_SIGNAL = 128
+
+/** What this looks at and acts on. A test brings its own. */
+export function thisHost() {
+  return {
+    env: process.env,
+    isRoot: process.getuid?.() === 0,
+    // What Debian's package scripts ask before they start a service.
+    policyFile: '/usr/sbin/policy-rc.d',
+    say: (line) => console.log(line),
+  }
+}
+
+/** Makes sure that all of it is there. Returns false, having said why, when one is not. */
+export async function provision(needed = NEEDED, host = thisHost()) {
+  const missing = needed.filter((row) => find(row, host) === undefined)
+  const apt = find({ program: 'apt-get' }, host)
+  if (missing.length > 0 && host.isRoot && apt !== undefined) {
+    await installByApt(apt, missing, host).catch((error) => host.say(`installing failed: ${error.message}`))
+  }
+  // Looked at again, also after an install that says it went well: what counts is what is there now.
+  return needed.map((row) => isThere(row, host)).every(Boolean)
+}
+
+/** The path of a program, or undefined. */
+export function find({ program, folders = [] }, { env } = thisHost()) {
+  const all = [...(env.PATH ?? '').split(delimiter).filter((folder) => folder !== ''), ...folders]
+  return all.map((folder) => join(folder, program)).find(isProgram)
+}
+
+function isProgram(file) {
+  try {
+    accessSync(file, constants.X_OK)
+    return statSync(file).isFile()
+  } catch {
+    return false
+  }
+}
+
+function isThere(row, host) {
+  const file = find(row, host)
+  const wanted = `${row.oldest.join('.')} or newer is needed by the tests`
+  if (file === undefined) {
+    host.say(`\ntocsin: ${row.program} ${wanted} and is not on PATH.`)
+    host.say(howToGet(row))
+    return false
+  }
+  const found = versionOf(file, row, host)
+  if (found !== undefined && isAtLeast(found, row.oldest)) return true
+  const tooOld = found && `is version ${found.join('.')}, which is too old`
+  host.say(`\ntocsin: ${file} ${tooOld ?? 'does not tell its version'}: ${wanted}.`)
+  host.say(`Put a newer one first on PATH (${row.newer}) and run this command again.`)
+  return false
+}
+
+function howToGet({ apt, brew, dnf }) {
+  return [
+    'Install it by whichever of these is yours, then run this command again:',
+    `  apt   sudo apt-get update && sudo apt-get install -y ${apt.join(' ')}`,
+    `  brew  brew install ${brew.join(' ')}`,
+    `  dnf   sudo dnf install -y ${dnf.join(' ')}`,
+  ].join('\n')
+}
+
+function versionOf(file, { version }, { env }) {
+  try {
+    const printed = execFileSync(file, version.args, {
+      env,
+      encoding: 'utf8',
+      timeout: VERSION_WITHIN_MS,
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    return version.pattern.exec(printed)?.slice(1).map(Number)
+  } catch {
+    return undefined
+  }
+}
+
+function isAtLeast([major, minor], [oldestMajor, oldestMinor]) {
+  return major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)
+}
+
+async function installByApt(apt, missing, host) {
+  const packages = missing.flatMap((row) => row.apt)
+  const allowServices = await forbidServices(host)
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-provision-'))
+  const log = join(folder, 'apt.log')
+  const aptGet = (...args) => quietly(log, apt, args, host)
+  try {
+    host.say(`${missing.map(({ program }) => program).join(', ')} missing: updating the package lists …`)
+    const updated = await aptGet('update')
+    if (updated > ENDED_BY_SIGNAL) return
+    // A list that cannot be fetched is no reason to give up: those that are there may do.
+    if (updated !== 0) host.say('updating failed: going on with the lists that are there')
+    host.say(`installing ${packages.join(' ')} by apt …`)
+    const code = await aptGet('install', '-y', '--no-install-recommends', ...packages)
+    if (code === 0) return
+    host.say(`apt-get install failed (exit code ${code}). Its last words:`)
+    for (const line of await tailOf(log)) host.say(`  ${line}`)
+  } finally {
+    await allowServices()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Runs apt-get without questions, waiting for another apt to end; what it prints is kept for the case of failure. */
+async function quietly(log, apt, args, { env }) {
+  const output = await open(log, 'a')
+  try {
+    return await run(apt, ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Acquire::Retries=3', ...args], {
+      env: { ...env, DEBIAN_FRONTEND: 'noninteractive' },
+      stdin: 'ignore',
+      output: output.fd,
+    })
+  } finally {
+    await output.close()
+  }
+}
+
+/**
+ * Debian starts a service as soon as its package is installed. Tests start servers of their own, and the port of the
+ * service may be somebody's. A policy that is there already is not ours to replace; containers have one that forbids.
+ * Returns what lifts the ban.
+ */
+async function forbidServices({ policyFile }) {
+  try {
+    await writeFile(policyFile, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' })
+  } catch (error) {
+    if (error.code === 'EEXIST') return async () => {}
+    throw error
+  }
+  return () => rm(policyFile, { force: true })
+}
+
+async function tailOf(file) {
+  return (await readFile(file, 'utf8')).trimEnd().split('\n').slice(-LOG_TAIL_LINES)
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = (await provision()) ? 0 : 1

@@ -1,0 +1,215 @@
+import { existsSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+
+type Row = {
+  program: string
+  folders?: string[]
+  oldest: [number, number]
+  version: { args: string[]; pattern: RegExp }
+  apt: string[]
+  brew: string[]
+  dnf: string[]
+  newer: string
+}
+type Host = { env: { PATH: string }; isRoot: boolean; policyFile: string; say: (line: string) => void }
+type Provisioning = {
+  NEEDED: Row[]
+  provision: (needed: Row[], host: Host) => Promise<boolean>
+  find: (row: { program: string; folders?: string[] }, host: Host) => string | undefined
+}
+
+const { NEEDED, provision, find } = (await import(
+  new URL('../../scripts/provision.mjs', import.meta.url).href
+)) as Provisioning
+
+const [redis] = NEEDED as [Row]
+/** A second row, as they will be added: found beside PATH, with a version of its own shape. */
+const other = (folder: string): Row => ({
+  program: 'othersql',
+  folders: [folder],
+  oldest: [15, 2],
+  version: { args: ['-V'], pattern: /\(OtherSQL\) (\d+)\.(\d+)/ },
+  apt: ['othersql', 'othersql-contrib'],
+  brew: ['othersql@15'],
+  dnf: ['othersql-server'],
+  newer: 'https://example.org/',
+})
+
+const redisOf = (version: string): string => `echo 'Redis server v=${version} sha=00000000:0'`
+
+/**
+ * A machine of its own: a folder that is all of PATH, with the given programs as shell scripts. A script that
+ * installs moves what lies in `shelf` into `bin`, as apt-get would.
+ */
+async function machine(programs: Record<string, string>, { isRoot = true } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-machine-'))
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  for (const part of ['bin', 'aside', 'shelf']) await mkdir(join(folder, part))
+  for (const [path, body] of Object.entries(programs)) {
+    await writeFile(join(folder, path), `#!/bin/sh\ncd ${folder}\n${body}\n`)
+    await chmod(join(folder, path), 0o755)
+  }
+  const lines: string[] = []
+  const host: Host = {
+    env: { PATH: join(folder, 'bin') },
+    isRoot,
+    policyFile: join(folder, 'policy-rc.d'),
+    say: (line) => void lines.push(line),
+  }
+  const calls = async (): Promise<string[]> => {
+    const file = join(folder, 'calls')
+    return existsSync(file) ? (await readFile(file, 'utf8')).trimEnd().split('\n') : []
+  }
+  return { folder, host, lines, said: () => lines.join('\n'), calls }
+}
+
+/** Writes down how it was called, and what it could see: questions, its input, and the ban on services. */
+const APT = `
+read answer && seen="input:$answer" || seen=no-input
+policy=no-policy; [ -x policy-rc.d ] && { ./policy-rc.d; policy="policy:$?"; }
+echo "$DEBIAN_FRONTEND $seen $policy $*" >> calls
+case "$*" in *install*) /bin/mv shelf/* bin/ ;; esac`
+
+const CALLED = 'noninteractive no-input policy:101 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3'
+
+test('what is there is used, without a word and without apt', async () => {
+  const { host, lines, calls } = await machine({
+    'bin/redis-server': redisOf('7.0.0'),
+    'bin/apt-get': APT,
+  })
+  expect(await provision([redis], host)).toBe(true)
+  expect(lines).toEqual([])
+  expect(await calls()).toEqual([])
+})
+
+test('what is missing is installed in one go, asking nothing and starting no service', async () => {
+  const { folder, host, lines, calls } = await machine({
+    'bin/apt-get': APT,
+    'shelf/redis-server': redisOf('7.2.4'),
+    'shelf/othersql': "echo '(OtherSQL) 16.1'",
+  })
+  expect(await provision([redis, other(join(folder, 'aside'))], host)).toBe(true)
+  expect(await calls()).toEqual([
+    `${CALLED} update`,
+    `${CALLED} install -y --no-install-recommends redis-server othersql othersql-contrib`,
+  ])
+  expect(lines).toEqual([
+    'redis-server, othersql missing: updating the package lists …',
+    'installing redis-server othersql othersql-contrib by apt …',
+  ])
+  expect(existsSync(host.policyFile), 'the ban is lifted').toBe(false)
+})
+
+test('only what is missing is installed', async () => {
+  const { folder, host, calls } = await machine({
+    'bin/apt-get': APT,
+    'aside/othersql': "echo '(OtherSQL) 15.2'",
+    'shelf/redis-server': redisOf('8.0.1'),
+  })
+  const servers = [other(join(folder, 'aside')), redis]
+  expect(await provision(servers, host)).toBe(true)
+  expect((await calls()).at(-1)).toBe(`${CALLED} install -y --no-install-recommends redis-server`)
+  expect(find(servers[0]!, host)).toBe(join(folder, 'aside', 'othersql'))
+})
+
+test('a policy on services that is there already stays as it is', async () => {
+  const { host } = await machine({
+    'bin/apt-get': APT,
+    'shelf/redis-server': redisOf('7.0.15'),
+    'policy-rc.d': 'exit 104',
+  })
+  const before = await readFile(host.policyFile, 'utf8')
+  expect(await provision([redis], host)).toBe(true)
+  expect(await readFile(host.policyFile, 'utf8')).toBe(before)
+})
+
+test('package lists that cannot be updated are no reason to give up', async () => {
+  const { host, lines } = await machine({
+    'bin/apt-get': `${APT}\ncase "$*" in *update*) exit 100 ;; esac`,
+    'shelf/redis-server': redisOf('7.0.15'),
+  })
+  expect(await provision([redis], host)).toBe(true)
+  expect(lines).toContain('updating failed: going on with the lists that are there')
+})
+
+test('whoever stops apt is not asked twice', async () => {
+  const { host, calls } = await machine({ 'bin/apt-get': `${APT}\nkill -INT $$` })
+  expect(await provision([redis], host)).toBe(false)
+  expect(await calls()).toEqual([`${CALLED} update`])
+})
+
+test('an apt that fails is quoted, and the ban is lifted', async () => {
+  const { host, said } = await machine({ 'bin/apt-get': 'echo E: no such package >&2; exit 100' })
+  expect(await provision([redis], host)).toBe(false)
+  expect(said()).toMatch(/apt-get install failed \(exit code 100\)[^]*E: no such package[^]*is not on PATH/)
+  expect(existsSync(host.policyFile)).toBe(false)
+})
+
+test('an apt that says it went well and brought nothing has failed', async () => {
+  const { host, said } = await machine({ 'bin/apt-get': 'exit 0' })
+  expect(await provision([redis], host)).toBe(false)
+  expect(said()).toContain('redis-server 7.0 or newer is needed by the tests and is not on PATH.')
+})
+
+test.each([
+  ['not root', { 'bin/apt-get': APT, 'shelf/redis-server': redisOf('7.0.15') }, false],
+  ['no apt', {}, true],
+])('%s: it says what is missing and how to get it', async (_, programs, isRoot) => {
+  const { folder, host, lines, calls } = await machine(programs, { isRoot })
+  expect(await provision([redis, other(join(folder, 'aside'))], host)).toBe(false)
+  expect(lines).toEqual([
+    '\ntocsin: redis-server 7.0 or newer is needed by the tests and is not on PATH.',
+    expect.stringMatching(
+      /apt-get install -y redis-server\n {2}brew {2}brew install redis\n {2}dnf .* redis$/,
+    ),
+    '\ntocsin: othersql 15.2 or newer is needed by the tests and is not on PATH.',
+    expect.stringContaining('apt-get install -y othersql othersql-contrib'),
+  ])
+  expect(await calls()).toEqual([])
+  expect(await readdir(join(folder, 'bin'))).toEqual(
+    Object.keys(programs)
+      .slice(0, 1)
+      .map(() => 'apt-get'),
+  )
+})
+
+test.each([
+  ['6.2.14', 'is version 6.2, which is too old'],
+  ['weird', 'does not tell its version'],
+])('redis-server %s on PATH %s', async (version, what) => {
+  const { folder, host, said, calls } = await machine({
+    'bin/redis-server': redisOf(version),
+    'bin/apt-get': APT,
+  })
+  expect(await provision([redis], host)).toBe(false)
+  expect(said()).toContain(
+    `${join(folder, 'bin', 'redis-server')} ${what}: 7.0 or newer is needed by the tests.`,
+  )
+  expect(said()).toContain('Put a newer one first on PATH (https://redis.io/')
+  expect(await calls(), 'apt would bring what is there').toEqual([])
+})
+
+test('where services cannot be forbidden nothing is installed', async () => {
+  const { folder, host, said, calls } = await machine({ 'bin/apt-get': APT })
+  host.policyFile = join(folder, 'nowhere', 'policy-rc.d')
+  expect(await provision([redis], host)).toBe(false)
+  expect(said()).toMatch(/installing failed: ENOENT[^]*is not on PATH/)
+  expect(await calls()).toEqual([])
+})
+
+test('what this repository needs is there: `npm test` has seen to it', async () => {
+  const lines: string[] = []
+  const host = { env: process.env as Host['env'], isRoot: false, policyFile: '', say: lines.push.bind(lines) }
+  expect(await provision(NEEDED, host)).toBe(true)
+  expect(lines).toEqual([])
+})
+
+test('a folder or a file that cannot be run is no server', async () => {
+  const { folder, host } = await machine({ 'aside/redis-server': redisOf('7.0.0') })
+  await mkdir(join(folder, 'bin', 'redis-server'))
+  await chmod(join(folder, 'aside', 'redis-server'), 0o644)
+  expect(find({ ...redis, folders: [join(folder, 'aside')] }, host)).toBeUndefined()
+})

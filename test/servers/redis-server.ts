@@ -1,0 +1,241 @@
+/**
+ * A real Redis of a test's own: a free port of 127.0.0.1, a temporary folder, no memory of earlier runs. It can be
+ * killed, started again on what it had written, and stopped in mid-air.
+ */
+import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Certificates, makeCertificates } from './certificates.ts'
+import { freePort } from './free-port.ts'
+import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
+import { ask, type Reply } from './resp.ts'
+
+const HOST = '127.0.0.1'
+const READY_WITHIN_MS = 15_000
+const ANSWER_WITHIN_MS = 15_000
+const LOOK_EVERY_MS = 5
+const PORTS_TRIED_MAX = 10
+const LOG_TAIL_LINES = 20
+
+export type RedisOptions = {
+  /** Lines of redis.conf, as Redis reads them: `{ appendonly: 'yes' }`. They win over ours. */
+  config?: Record<string, string>
+  /** Also listen on a port with TLS, with a certificate for localhost and 127.0.0.1. */
+  tls?: boolean
+}
+
+/** Starts a Redis and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-redis-'))
+  try {
+    const certificates = options.tls === true ? await makeCertificates(folder) : undefined
+    for (let tries = 1; ; tries++) {
+      const server = new RedisServer(
+        folder,
+        options.config ?? {},
+        await freePort(),
+        certificates,
+        await freePort(),
+      )
+      try {
+        await server.start()
+        return server
+      } catch (error) {
+        if (!(error instanceof PortTaken) || tries === PORTS_TRIED_MAX) throw error
+      }
+    }
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** Starts a read-only replica of `primary` and waits until it has caught up. */
+export async function startReplica(primary: RedisServer, options: RedisOptions = {}): Promise<RedisServer> {
+  const replicaof = `${primary.host} ${primary.port}`
+  const replica = await startRedis({ ...options, config: { replicaof, ...options.config } })
+  const deadline = performance.now() + READY_WITHIN_MS
+  while (!(await replica.cli('INFO', 'replication')).includes('master_link_status:up')) {
+    if (performance.now() > deadline) {
+      const log = await replica.logTail()
+      await replica.stop()
+      throw new Error(`the replica had no link to its primary within ${READY_WITHIN_MS} ms:\n${log}`)
+    }
+    await sleep(LOOK_EVERY_MS)
+  }
+  return replica
+}
+
+class PortTaken extends Error {}
+
+export class RedisServer implements AsyncDisposable {
+  readonly host = HOST
+  readonly port: number
+  readonly url: string
+  readonly folder: string
+  /** The path of its Unix socket. */
+  readonly socket: string
+  /** With `tls: true`: where it listens with TLS, and the certificate to trust, as PEM. */
+  readonly tlsUrl: string | undefined
+  readonly ca: string | undefined
+
+  readonly #config: Record<string, string>
+  readonly #log: string
+  #child: GuardedChild | undefined
+
+  constructor(
+    folder: string,
+    config: Record<string, string>,
+    port: number,
+    certificates: Certificates | undefined,
+    tlsPort: number,
+  ) {
+    this.folder = folder
+    this.port = port
+    this.url = `redis://${HOST}:${port}`
+    this.socket = join(folder, 'redis.sock')
+    this.ca = certificates?.ca
+    this.tlsUrl = certificates === undefined ? undefined : `rediss://localhost:${tlsPort}`
+    this.#log = join(folder, 'redis.log')
+    this.#config = {
+      bind: HOST,
+      port: String(port),
+      unixsocket: this.socket,
+      dir: folder,
+      logfile: this.#log,
+      loglevel: 'warning',
+      daemonize: 'no',
+      save: '',
+      appendonly: 'no',
+      'maxmemory-policy': 'noeviction',
+      // The default lets the first replica wait five seconds, in case that a second one comes.
+      'repl-diskless-sync-delay': '0',
+      ...(certificates === undefined ? {} : tlsConfig(certificates, tlsPort)),
+      ...config,
+    }
+  }
+
+  /** Of the running process: another one after a restart. */
+  get pid(): number {
+    return this.#running().pid
+  }
+
+  /** Starts it, if it is not running, and waits until it answers. `startRedis` has done that. */
+  async start(): Promise<void> {
+    if (this.#child?.isRunning() === true) return
+    const deadline = performance.now() + READY_WITHIN_MS
+    await writeFile(join(this.folder, 'redis.conf'), configText(this.#config))
+    // Anew each time, so that what is read in it is about this start.
+    await rm(this.#log, { force: true })
+    const output = await open(this.#log, 'a')
+    try {
+      const stdio = ['ignore' as const, output.fd, output.fd]
+      this.#child = await spawnGuarded('redis-server', ['redis.conf'], { folder: this.folder, stdio })
+    } catch (error) {
+      throw new Error('redis-server did not start. Is it there? node scripts/provision.mjs', { cause: error })
+    } finally {
+      await output.close()
+    }
+    await this.#untilReady(this.#child, deadline)
+  }
+
+  /**
+   * Asks over the Unix socket, which lies in our folder: on the port somebody else might be answering. Redis listens
+   * there last, so that its ports are open too.
+   */
+  async #untilReady(child: GuardedChild, deadline: number): Promise<void> {
+    for (;;) {
+      const leftMs = Math.max(1, deadline - performance.now())
+      const [reply] = await ask({ path: this.socket }, [['PING']], leftMs).catch(() => [])
+      const isLoading = reply instanceof Error && reply.message.startsWith('LOADING')
+      // Any other answer will do: with a password set, the answer to PING is an error.
+      if (reply !== undefined && !isLoading) return
+      if (!child.isRunning() || performance.now() > deadline) break
+      await sleep(LOOK_EVERY_MS)
+    }
+    const hasEnded = !child.isRunning()
+    await child.end('SIGKILL')
+    const log = await this.logTail()
+    if (log.includes('Address already in use')) throw new PortTaken(log)
+    const what = hasEnded ? 'ended at its start' : `did not answer within ${READY_WITHIN_MS} ms`
+    throw new Error(`redis-server ${what}. Its log:\n${log}`)
+  }
+
+  /** One command, and its reply as text, as redis-cli prints it into a pipe: an array is a line per item. */
+  async cli(...words: string[]): Promise<string> {
+    return asText(await this.ask(...words))
+  }
+
+  /** One command, and its reply as it is. Throws if that is an error. */
+  async ask(...words: string[]): Promise<Exclude<Reply, Error>> {
+    const password = this.#config['requirepass']
+    const login = password === undefined ? [] : [['AUTH', password]]
+    const reply = (await ask({ path: this.socket }, [...login, words], ANSWER_WITHIN_MS)).at(-1)!
+    if (reply instanceof Error) throw reply
+    return reply
+  }
+
+  /** Ends the process, by default without giving it a moment, and waits until it is gone. Its files stay. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    await this.#child?.end(signal)
+  }
+
+  /** Starts it again, on the same port and what it had written; kills it first if it runs. */
+  async restart(): Promise<void> {
+    await this.kill()
+    await this.start()
+  }
+
+  /** Holds the process where it is: connections stay open, and nobody answers. */
+  pause(): void {
+    this.#running().signal('SIGSTOP')
+  }
+
+  resume(): void {
+    this.#running().signal('SIGCONT')
+  }
+
+  /** Ends it and removes its folder. */
+  async stop(): Promise<void> {
+    await this.kill()
+    await rm(this.folder, { recursive: true, force: true })
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  /** The last lines of its log. */
+  async logTail(): Promise<string> {
+    const log = await readFile(this.#log, 'utf8').catch(() => '')
+    return log.trimEnd().split('\n').slice(-LOG_TAIL_LINES).join('\n')
+  }
+
+  #running(): GuardedChild {
+    if (this.#child?.isRunning() !== true) throw new Error('this redis-server is not running')
+    return this.#child
+  }
+}
+
+function tlsConfig({ caFile, certificateFile, keyFile }: Certificates, port: number): Record<string, string> {
+  return {
+    'tls-port': String(port),
+    'tls-ca-cert-file': caFile,
+    'tls-cert-file': certificateFile,
+    'tls-key-file': keyFile,
+    'tls-auth-clients': 'no',
+  }
+}
+
+function configText(config: Record<string, string>): string {
+  return Object.entries(config)
+    .map(([name, value]) => `${name} ${value === '' ? '""' : value}\n`)
+    .join('')
+}
+
+function asText(reply: Reply): string {
+  if (Array.isArray(reply)) return reply.map(asText).join('\n')
+  if (reply instanceof Error) return reply.message
+  return reply === null ? '' : String(reply)
+}
