@@ -8,6 +8,7 @@ export default defineConfig({
     // Anchored: 'tocsin' alone would also catch 'tocsin/testing'.
     alias: [
       { find: /^tocsin$/, replacement: here('./src/index.ts') },
+      { find: /^tocsin\/redis$/, replacement: here('./src/redis.ts') },
       { find: /^tocsin\/testing$/, replacement: here('./src/testing/index.ts') },
     ],
   },

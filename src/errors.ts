@@ -52,6 +52,26 @@ export const ERROR_TABLE = {
     means: 'the call needs a ledger, and this composition has none',
   },
   unsupported: { status: 400, retryable: false, means: 'this version cannot do that yet' },
+  'unknown-outcome': {
+    status: 503,
+    retryable: false,
+    means: 'the call was sent and its answer is lost: it may have taken effect, and was not sent again',
+  },
+  'timetable-unavailable': {
+    status: 503,
+    retryable: true,
+    means: 'the timetable cannot be reached or cannot answer now; the call did not take effect',
+  },
+  'timetable-full': {
+    status: 503,
+    retryable: true,
+    means: 'the timetable has no memory for new tasks; what is in it goes on',
+  },
+  'timetable-refused': {
+    status: 503,
+    retryable: false,
+    means: 'the timetable cannot be used as it is: password, version, setting, database or certificate',
+  },
   closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
   timeout: { status: 504, retryable: true, means: 'a handler, or a schema, did not answer in time' },
   cancelled: { status: 409, retryable: false, means: 'the task was cancelled while its handler ran' },

@@ -99,6 +99,13 @@ export interface ClaimedTask {
   readonly priority: Priority
 }
 
+/** When a cell wants to be looked at, if nothing comes before. Null: there is nothing. */
+export interface Look {
+  /** The next ring of any lane, suspects included. May be too near, never too far. */
+  readonly ringInMs: number | null
+  readonly leaseEndInMs: number | null
+}
+
 /** How a claim of one task ends. Held: the task is still under `stamp`. Otherwise 'stale', and nothing changes. */
 export interface Settlement {
   readonly key: string
@@ -152,9 +159,10 @@ export interface ListQuery {
   readonly after: ListPosition | null
 }
 
-/** Listings are in this order: by ring time, then by key. */
+/** Listings are in this order: by ring time, then failures, then key (list-position.ts). */
 export interface ListPosition {
   readonly ringMs: number
+  readonly failures: number
   readonly key: string
 }
 
@@ -177,7 +185,10 @@ export interface Books extends Omit<Counts, 'due'> {
 }
 
 export interface Watcher {
-  /** The cell's next ring came nearer: it is at `ringMs`, `inMs` from now. May be lost; pullers also look by themselves. */
+  /**
+   * The cell's next ring came nearer than the last claim told: it is at `ringMs`, `inMs` from now. May be lost;
+   * pullers also look by themselves.
+   */
   wake(cell: number, inMs: number, ringMs: number): void
   /** A claimed task was cancelled or replaced: what its handler does no longer matters. May be lost. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
@@ -201,6 +212,8 @@ export interface Timetable {
 
   /** Rescues expired claims first, then takes what is due, lane by lane. */
   claim(at: CellAddress, request: ClaimRequest): Promise<Claim>
+  /** What a claim of nothing would tell of the times to come, without its work: for cells where nothing happens. */
+  look(at: CellAddress): Promise<Look>
   /** Records that the handler of a suspect is about to start. False: the claim is not held any more. */
   begin(at: CellAddress, key: string, stamp: number): Promise<boolean>
   /** The whole claim call `req` is trusted for another `leaseMs` from now. Its stamp stays. */

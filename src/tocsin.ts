@@ -12,15 +12,13 @@ import { badOption, checkOptions, nearest } from './options.ts'
 import { type Random, systemRandom } from './random.ts'
 import { Governor } from './runtime/governor.ts'
 import type { Timetable } from './timetable.ts'
-import { MemoryTimetable } from './timetables/memory/timetable.ts'
+import { openTimetable, TIMETABLE_FIELDS, type TimetableOptions } from './open-timetable.ts'
 import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic.ts'
 import type { Consumer, Topic } from './topic-api.ts'
 import { TopicHandle } from './topic-handle.ts'
 import { TopicSettings } from './topic-settings.ts'
 
-export interface OpenOptions {
-  /** Where timers wait. 'memory:' keeps them in this process, and nothing outlives it. */
-  readonly timetable?: 'memory:' | (string & {}) | undefined
+export interface OpenOptions extends TimetableOptions {
   /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
   readonly logger?: Logger | false | undefined
 }
@@ -47,21 +45,10 @@ export class Tocsin implements AsyncDisposable {
   #closing: Promise<void> | null = null
 
   static async open(options: OpenOptions = {}): Promise<Tocsin> {
-    checkOptions(options, ['timetable', 'logger', ...LATER_OPTIONS], 'open')
-    const { timetable } = options
-    const later = LATER_OPTIONS.find((name) => (options as Record<string, unknown>)[name] !== undefined)
-    if (later !== undefined) throw unsupported(`open({ ${later} })`)
-    if (timetable !== 'memory:')
-      throw unsupported(
-        timetable === undefined ? 'open() without a timetable' : `timetable ${describeValue(timetable)}`,
-      )
+    checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
-    return new Tocsin({
-      timetable: new MemoryTimetable(systemClock, systemRandom),
-      clock: systemClock,
-      random: systemRandom,
-      logger,
-    })
+    const surroundings = { clock: systemClock, random: systemRandom, logger }
+    return new Tocsin({ ...surroundings, timetable: await openTimetable(options, surroundings) })
   }
 
   /** Use `Tocsin.open`. */
@@ -158,16 +145,7 @@ export class Tocsin implements AsyncDisposable {
   }
 }
 
-/** Known names whose stores are not built yet: not a typo, and not silently ignored. */
-const LATER_OPTIONS = ['ledger', 'prefix', 'node', 'callTimeout', 'waitReplicas']
-
-function unsupported(what: string): TocsinError {
-  return new TocsinError(
-    'unsupported',
-    `${what} is not available in this version. What works: Tocsin.open({ timetable: 'memory:' }), which keeps timers in this process and loses them when it ends`,
-    { field: 'timetable' },
-  )
-}
+const OPEN_FIELDS = [...TIMETABLE_FIELDS, 'logger']
 
 function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   const definition = given as TopicDefinition<unknown, unknown> | null

@@ -8,6 +8,7 @@ import { describeValue, TocsinError } from './errors.ts'
 import { InOrder } from './in-order.ts'
 import { instantMs, LAST_INSTANT_MS } from './instant.ts'
 import { checkKey, checkPrefix, checkTag } from './key.ts'
+import { positionOf } from './list-position.ts'
 import { ringTime, shiftTime } from './new-entry.ts'
 import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
 import { decodePayload } from './payload.ts'
@@ -169,7 +170,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     const last = views.length === limit ? views.at(-1) : undefined
     return {
       tasks: await Promise.all(views.map((view) => this.#info(view))),
-      cursor: last === undefined ? null : encodeCursor(last),
+      cursor: last === undefined ? null : encodeCursor(positionOf(last)),
     }
   }
 

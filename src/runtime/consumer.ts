@@ -7,7 +7,7 @@
  */
 import { cellsOfSlot, prefixOf } from '../cell.ts'
 import { sleep } from '../clock.ts'
-import type { Claim } from '../timetable.ts'
+import type { Claim, Look } from '../timetable.ts'
 import type { Governor } from './governor.ts'
 import { HeldClaim, type HeldTask, type SentClaim } from './held.ts'
 import { Puller, type PullerHost } from './puller.ts'
@@ -126,6 +126,10 @@ export class RunningConsumer<Out> implements PullerHost {
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
     }
+  }
+
+  look(cell: number): Promise<Look> {
+    return this.#parts.timetable.look({ topic: this.#parts.topic, cell })
   }
 
   #newClaim(limit: number, from: 'lanes' | 'suspects'): SentClaim {

@@ -7,7 +7,7 @@
  * from this machine's wall clock.
  */
 import type { Clock } from '../clock.ts'
-import type { Claim } from '../timetable.ts'
+import type { Claim, Look } from '../timetable.ts'
 import { Alarm } from './alarm.ts'
 
 const NEVER = Number.POSITIVE_INFINITY
@@ -23,6 +23,8 @@ export interface PullerHost {
   reserveAlone(whenIdle: () => void): boolean
   /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
   claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>
+  /** Asks when the cell has something to do, and does nothing about it. */
+  look(cell: number): Promise<Look>
   /** When it is worth asking for room again without being called: monotonic, Infinity for never. */
   nextRoomMs(): number
   /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
@@ -71,6 +73,7 @@ export class Puller {
   #stopped = false
   #nudged = false
   #wakeUp: (() => void) | null = null
+  #sleepsUntilMs = NEVER
 
   constructor(clock: Clock, host: PullerHost, cells: readonly number[], lookMs: number) {
     this.#clock = clock
@@ -111,7 +114,8 @@ export class Puller {
    */
   reached(recordMs: number): void {
     const nowMs = this.#clock.monotonicNow()
-    let rings = false
+    // Its own timer may be due and not have rung: timers go by whole milliseconds.
+    let rings = this.#sleepsUntilMs <= nowMs
     for (const times of this.#times.values()) {
       if (times.ringRecordMs > recordMs || times.ringMs <= nowMs) continue
       times.ringMs = nowMs
@@ -180,11 +184,11 @@ export class Puller {
       await this.#claim(cell, times, 1, 'suspects')
       return 'pulled'
     }
-    const wanted = Math.min(times.ringMs, times.lookMs) <= nowMs
+    const wanted = times.ringMs <= nowMs
     const room = wanted ? this.#host.reserve(this.nudge) : 0
     // Without room there is still a reason to call: leases that ran out are rescued by a claim of nothing.
-    if (room > 0 || times.leaseEndMs <= nowMs || times.lookMs <= nowMs)
-      await this.#claim(cell, times, room, 'lanes')
+    if (room > 0 || times.leaseEndMs <= nowMs) await this.#claim(cell, times, room, 'lanes')
+    else if (times.lookMs <= nowMs) await this.#look(cell, times)
     return !wanted ? 'waits' : room === 0 ? 'no-room' : 'pulled'
   }
 
@@ -199,8 +203,24 @@ export class Puller {
     this.#takeWake(times)
     times.suspectMs = inMs(claim.nextSuspectMs)
     times.leaseEndMs = claim.nextLeaseEndInMs === null ? NEVER : nowMs + claim.nextLeaseEndInMs
-    // At whole multiples, so that the cells are looked at together and not one by one.
-    times.lookMs = (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
+    times.lookMs = this.#nextLookMs(nowMs)
+  }
+
+  /** In case a wake was lost, or the timetable's clock stepped: what we know can only have come nearer. */
+  async #look(cell: number, times: CellTimes): Promise<void> {
+    const { ringInMs, leaseEndInMs } = await this.#host.look(cell)
+    const nowMs = this.#clock.monotonicNow()
+    if (ringInMs !== null && nowMs + ringInMs < times.ringMs) {
+      times.ringMs = nowMs + ringInMs
+      times.ringRecordMs = NEVER
+    }
+    if (leaseEndInMs !== null) times.leaseEndMs = Math.min(times.leaseEndMs, nowMs + leaseEndInMs)
+    times.lookMs = this.#nextLookMs(nowMs)
+  }
+
+  /** At whole multiples, so that the cells are looked at together and not one by one. */
+  #nextLookMs(nowMs: number): number {
+    return (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }
 
   /** Of what a claim said and what a wake said since it was sent, the nearer counts. */
@@ -226,10 +246,12 @@ export class Puller {
 
   async #sleepUntil(atMs: number): Promise<void> {
     this.#alarm.noLaterThan(atMs)
+    this.#sleepsUntilMs = atMs
     await new Promise<void>((resolve) => {
       this.#wakeUp = resolve
     })
     this.#wakeUp = null
+    this.#sleepsUntilMs = NEVER
   }
 }
 

@@ -425,7 +425,9 @@ refuses('what needs a ledger', [
 refuses('opening', [
   ['without anything', () => Tocsin.open(), 'unsupported', "Tocsin.open({ timetable: 'memory:' })"],
   ['undefined', () => Tocsin.open({ timetable: undefined }), 'unsupported', 'memory:'],
-  ['redis', () => Tocsin.open({ timetable: 'redis://localhost' }), 'unsupported', 'memory:'],
+  ['sentinel', () => Tocsin.open({ timetable: 'redis+sentinel://localhost/m' }), 'unsupported', 'memory:'],
+  ['a Redis URL without a host', () => Tocsin.open({ timetable: 'redis:' }), 'bad-option', 'redis://'],
+  ['a Redis database that is none', () => Tocsin.open({ timetable: 'redis://h/x' }), 'bad-option', 'number'],
   ['a typo', () => Tocsin.open({ timetable: 'memroy:' }), 'unsupported', 'memory:'],
   ['a number', () => Tocsin.open({ timetable: wrong(7) }), 'unsupported', 'memory:'],
   ['a ledger', () => Tocsin.open(wrong({ ledger: 'sqlite:./t.db' })), 'unsupported', 'memory:'],

@@ -1,5 +1,7 @@
 /** What is published: its contents, and that it loads both ways. `npm test` has built dist before. */
 import { execFile } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { read, ROOT } from '../docs/markdown.ts'
@@ -21,7 +23,16 @@ describe('the package', () => {
     expect(paths).toContain('dist/index.js')
     expect(paths).toContain('dist/index.d.ts')
     expect(paths).toContain('dist/testing/index.js')
+    expect(paths).toContain('dist/redis.js')
+    expect(paths).toContain('dist/redis.d.ts')
     expect(paths.filter((path) => /\.test\.|vitest/.test(path))).toEqual([])
+  })
+
+  it('brings every script that src has', () => {
+    const scripts = scriptsOf('src')
+    expect(scripts.length).toBeGreaterThan(0)
+    expect(scriptsOf('dist')).toEqual(scripts)
+    for (const script of scripts) expect(read(join('dist', script))).toBe(read(join('src', script)))
   })
 
   it('is imported, with its public names', async () => {
@@ -37,8 +48,21 @@ describe('the package', () => {
     expect(await node('--no-warnings', '--input-type=commonjs', '-e', script)).toBe('function')
   })
 
-  it('has one runtime dependency, which is types only', () => {
+  it('has two runtime dependencies: the client of Redis, and types', () => {
     const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
-    expect(Object.keys(dependencies)).toEqual(['@standard-schema/spec'])
+    expect(Object.keys(dependencies)).toEqual(['@redis/client', '@standard-schema/spec'])
+  })
+
+  it('opens its doors, and no others', async () => {
+    const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, unknown> }
+    expect(Object.keys(exports)).toEqual(['.', './redis', './testing', './package.json'])
+    const script = "console.log(Object.keys(await import('tocsin/redis')).length > 0)"
+    expect(await node('--input-type=module', '-e', script)).toBe('true')
   })
 })
+
+/** The scripts for Redis in a folder of this repository, by their path in it. */
+function scriptsOf(folder: string): string[] {
+  const files = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+  return files.filter((path) => path.endsWith('.lua')).sort((a, b) => (a < b ? -1 : 1))
+}

@@ -13,6 +13,7 @@ import type {
   Claim,
   ClaimedTask,
   ClaimRequest,
+  Look,
   NewEntry,
   RescheduleAnswer,
   RingTime,
@@ -32,6 +33,7 @@ const RESCUES_PER_CLAIM = 4
 /** What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. */
 const RESCUE_SPREAD_MS = 1_000
 const RESCUE_DOUBLINGS_MAX = 6
+const GOLDEN = 0.6180339887498949
 
 /** Leases lost in a row that make a task a suspect, to be claimed alone. */
 const LOSSES_OF_A_SUSPECT = 2
@@ -68,6 +70,13 @@ export class MemoryCell {
   /** When anything here rings next, suspects included. Infinity: never. */
   nextRingMs(): number {
     return Math.min(this.lanes.nextRingMs(), this.lanes.nextSuspectMs())
+  }
+
+  look({ nowMs, steadyMs }: Moment): Look {
+    return {
+      ringInMs: finiteOrNull(Math.max(0, this.nextRingMs() - nowMs)),
+      leaseEndInMs: finiteOrNull(Math.max(0, this.#claims.nextLeaseEndMs() - steadyMs)),
+    }
   }
 
   schedule(entry: NewEntry, { nowMs }: Moment, quantumMs: number): ScheduleAnswer {
@@ -224,18 +233,22 @@ export class MemoryCell {
   /** What expired claims still hold goes back, with the lost lease counted apart from failures. Answers how many. */
   #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): number {
     let rescued = 0
+    // Steps of the golden ratio from a random start: batch-mates of a killer come back far apart.
+    let spread: number | null = null
     for (let n = 0; n < claimsMax; n++) {
       const record = this.#claims.expired(steadyMs)
       if (record === undefined) break
       for (const entry of record.members) {
-        if (entry.claim === record && this.#lose(entry, record, nowMs)) rescued++
+        if (entry.claim !== record) continue
+        spread = spread === null ? this.random.fraction() : (spread + GOLDEN) % 1
+        if (this.#lose(entry, record, nowMs, spread)) rescued++
       }
     }
     return rescued
   }
 
   /** True when it waits again; false when that was its end. */
-  #lose(entry: Entry, record: ClaimRecord, nowMs: number): boolean {
+  #lose(entry: Entry, record: ClaimRecord, nowMs: number, spread: number): boolean {
     if (entry.cancelled) {
       this.#end(entry, 'cancelled')
       return false
@@ -251,8 +264,7 @@ export class MemoryCell {
     }
     tries.deliveries++
     this.#claims.release(entry)
-    const spreadMs =
-      this.random.fraction() * RESCUE_SPREAD_MS * 2 ** Math.min(tries.lost, RESCUE_DOUBLINGS_MAX)
+    const spreadMs = spread * RESCUE_SPREAD_MS * 2 ** Math.min(tries.lost, RESCUE_DOUBLINGS_MAX)
     this.#wait(entry, nowMs + Math.ceil(spreadMs), tries.lost >= LOSSES_OF_A_SUSPECT)
     return true
   }

@@ -11,6 +11,7 @@ import type {
   Counts,
   EntryView,
   ListQuery,
+  Look,
   NewEntry,
   Place,
   RescheduleAnswer,
@@ -75,6 +76,10 @@ export class MemoryTimetable implements Timetable {
     // What a rescue put back may ring for other consumers, too.
     if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, moment)
     return claim
+  }
+
+  async look(at: CellAddress): Promise<Look> {
+    return this.#cell(at).look(this.#moment())
   }
 
   async begin(at: CellAddress, key: string, stamp: number): Promise<boolean> {

@@ -1,5 +1,6 @@
 /** What onlookers see of a cell. Nothing here changes anything. */
 import { prefixOf } from '../../cell.ts'
+import { comparePositions, positionOf } from '../../list-position.ts'
 import { taskId } from '../../task.ts'
 import type { EntryView, ListPosition, ListQuery, Selection } from '../../timetable.ts'
 import type { MemoryCell } from './cell.ts'
@@ -87,7 +88,8 @@ export class Page {
 
   /** The cheap questions first: a view is only built for what may end up on the page. */
   #mayBelong(cell: MemoryCell, entry: Entry): boolean {
-    const position = { ringMs: ringMsOf(cell.scoreOf(entry)), key: entry.key }
+    const failures = entry.tries?.failures ?? 0
+    const position = { ringMs: ringMsOf(cell.scoreOf(entry)), failures, key: entry.key }
     return this.#cut === null || comparePositions(position, this.#cut) < 0
   }
 
@@ -97,20 +99,17 @@ export class Page {
     if (tag !== null && !view.tags.includes(tag)) return
     if (prefix !== null && prefixOf(view.key) !== prefix) return
     if (view.dueMs < dueFromMs || view.dueMs > dueToMs) return
-    if (after !== null && comparePositions(view, after) <= 0) return
+    if (after !== null && comparePositions(positionOf(view), after) <= 0) return
     this.#found.push(view)
     if (this.#found.length >= limit * 2) this.#trim()
   }
 
   #trim(): void {
     const { limit } = this.#query
-    this.#found.sort(comparePositions)
+    this.#found.sort((a, b) => comparePositions(positionOf(a), positionOf(b)))
     if (this.#found.length < limit) return
     this.#found = this.#found.slice(0, limit)
-    this.#cut = this.#found[limit - 1] ?? null
+    const last = this.#found[limit - 1]
+    this.#cut = last === undefined ? null : positionOf(last)
   }
-}
-
-function comparePositions(a: ListPosition, b: ListPosition): number {
-  return a.ringMs - b.ringMs || (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)
 }

@@ -16,6 +16,7 @@ import {
   place,
   replay,
   reschedule,
+  rescue,
   RETURN,
   retryIn,
   schedule,
@@ -105,6 +106,8 @@ class Ears {
   /** A watcher may need a moment until it hears: call until it does, and leave nothing behind. */
   async open(): Promise<this> {
     for (let n = 0; this.wakes.length === 0 && n < SIGNAL_MS_MAX / LOOK_EVERY_MS; n++) {
+      // As a puller does: what is told is told to those who asked before when the next ring is.
+      await rescue(this.#harness, this.#key)
       await schedule(this.#harness, this.#key, { delayMs: 100 * FAR_MS - n })
       if (this.wakes.length === 0) await this.#harness.advance(LOOK_EVERY_MS)
     }

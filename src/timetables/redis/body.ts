@@ -1,0 +1,67 @@
+/**
+ * A body as it lies in a cell's pool: 7 characters that say when the task was made, then its JSON. Only a task that
+ * has tags, or a priority other than normal, has a line before the JSON that says so ('#h', a tab, a tag, …): most
+ * have not, and pay nothing for it. JSON never starts with '#'.
+ */
+import type { Priority } from '../../task.ts'
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~'
+const CREATED_LENGTH = 7
+const LETTERS = { high: 'h', normal: 'n', low: 'l' } as const
+const PRIORITY_OF: Record<string, Priority> = { h: 'high', n: 'normal', l: 'low' }
+const NO_TAGS: readonly string[] = Object.freeze([])
+
+export interface Body {
+  readonly createdMs: number
+  readonly priority: Priority
+  readonly tags: readonly string[]
+  readonly json: string
+}
+
+export function laneLetter(priority: Priority): string {
+  return LETTERS[priority]
+}
+
+export function encodeBody(
+  created: string,
+  json: string,
+  priority: Priority,
+  tags: readonly string[] | null,
+): string {
+  if (tags === null && priority === 'normal') return created + json
+  return `${created}#${[LETTERS[priority], ...(tags ?? [])].join('\t')}\n${json}`
+}
+
+export function decodeBody(text: string): Body {
+  const createdMs = decodeCreated(text)
+  if (text.charCodeAt(CREATED_LENGTH) !== HASH)
+    return { createdMs, priority: 'normal', tags: NO_TAGS, json: text.slice(CREATED_LENGTH) }
+  const end = text.indexOf('\n', CREATED_LENGTH)
+  const [letter = 'n', ...tags] = text.slice(CREATED_LENGTH + 1, end).split('\t')
+  return { createdMs, priority: PRIORITY_OF[letter] ?? 'normal', tags, json: text.slice(end + 1) }
+}
+
+const HASH = '#'.charCodeAt(0)
+
+/** Milliseconds in 42 bits: good until 2109. Tasks come many to a millisecond, so the last one is kept. */
+export function createdText(ms: number): string {
+  if (ms === lastMs) return lastText
+  let left = Math.max(0, Math.min(ms, 2 ** 42 - 1))
+  let text = ''
+  for (let i = 0; i < CREATED_LENGTH; i++) {
+    text = DIGITS.charAt(left % 64) + text
+    left = Math.floor(left / 64)
+  }
+  lastMs = ms
+  lastText = text
+  return text
+}
+
+let lastMs = -1
+let lastText = ''
+
+function decodeCreated(text: string): number {
+  let ms = 0
+  for (let i = 0; i < CREATED_LENGTH; i++) ms = ms * 64 + Math.max(0, DIGITS.indexOf(text.charAt(i)))
+  return ms
+}

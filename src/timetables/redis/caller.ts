@@ -1,0 +1,90 @@
+import { ErrorReply } from '@redis/client'
+import type { Clock } from '../../clock.ts'
+import type { Call, Connection } from './connection.ts'
+import type { CellKeys } from './keys.ts'
+import type { RecordClock } from './record-clock.ts'
+import type { ScriptName, Scripts } from './scripts.ts'
+import { refused } from './trouble.ts'
+
+/** The steps that may be sent again when their reply is lost: a second time they do nothing new. */
+const REPEATABLE: ReadonlySet<ScriptName> = new Set([
+  'begin',
+  'claim',
+  'counts',
+  'extend',
+  'find',
+  'finish',
+  'forecast',
+  'get',
+  'list',
+  'purge',
+  'settle',
+])
+
+/** Runs scripts on cells. Each answer begins with the moment by Redis's clock at which it was decided. */
+export class Caller {
+  readonly #connection: Connection
+  readonly #scripts: Scripts
+  readonly #clock: Clock
+  readonly #recordClock: RecordClock
+  readonly #callTimeoutMs: number
+
+  constructor(
+    connection: Connection,
+    scripts: Scripts,
+    clock: Clock,
+    recordClock: RecordClock,
+    callTimeoutMs: number,
+  ) {
+    this.#connection = connection
+    this.#scripts = scripts
+    this.#clock = clock
+    this.#recordClock = recordClock
+    this.#callTimeoutMs = callTimeoutMs
+  }
+
+  async run<A extends readonly unknown[]>(
+    name: ScriptName,
+    keys: CellKeys,
+    args: readonly string[],
+    deadlineMs = this.deadlineMs(),
+  ): Promise<[nowMs: number, ...A]> {
+    const { sha, source } = this.#scripts[name]
+    const call = { doing: name, deadlineMs, repeatable: REPEATABLE.has(name) }
+    const tail = [String(keys.all.length), ...keys.all, ...args]
+    let reply: unknown
+    try {
+      reply = await this.#connection.send(['EVALSHA', sha, ...tail], call)
+    } catch (error) {
+      // Unknown to this server, so nothing of it ran: SCRIPT FLUSH, a restart, a failover.
+      if (!isNoScript(error)) throw translated(error)
+      reply = await this.#connection.send(['EVAL', source, ...tail], call).catch(rethrowTranslated)
+    }
+    const answer = reply as [number, ...A]
+    this.#recordClock.heard(answer[0])
+    return answer
+  }
+
+  /** A plain command. */
+  async command(args: readonly string[], doing: string): Promise<unknown> {
+    const call: Call = { doing, deadlineMs: this.deadlineMs(), repeatable: true }
+    return this.#connection.send(args, call).catch(rethrowTranslated)
+  }
+
+  /** For a call that is made now. */
+  deadlineMs(): number {
+    return this.#clock.monotonicNow() + this.#callTimeoutMs
+  }
+}
+
+function isNoScript(error: unknown): boolean {
+  return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
+}
+
+function translated(error: unknown): unknown {
+  return error instanceof ErrorReply ? refused(error) : error
+}
+
+function rethrowTranslated(error: unknown): never {
+  throw translated(error)
+}

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Records that the handler of a suspect is about to start: only then can a lost lease be held against it.
+-- May be repeated.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     key, stamp
+-- Returns  now, 1 recorded | 0 the claim is not held any more
+--@include cell tries claims
+
+local key, stamp = ARGV[1], tonumber(ARGV[2])
+if stamps_of({ key })[1] ~= stamp then return { now, 0 } end
+local _, score = place_of(members_of(stamp), key)
+local tries = read_tries(redis.call('HGET', TRIES, key), ring_of(score), stamp)
+tries.started = stamp
+redis.call('HSET', TRIES, key, write_tries(tries))
+return { now, 1 }

@@ -1,0 +1,48 @@
+#!lua flags=no-writes
+-- How many tasks ring in each step of [from, to). What is overdue counts as due now.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     from, to, step in ms
+-- Returns  now, then how many for each step
+--@include cell
+
+local from, to, step = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local steps = {}
+for i = 1, math.ceil((to - from) / step) do steps[i] = 0 end
+
+-- Rings in [first, last).
+local function rings(lane, first, last)
+  return redis.call('ZCOUNT', lane, first, '(' .. string.format('%.0f', last * 1000))
+end
+
+for _, lane in pairs(LANE_OF) do
+  if redis.call('EXISTS', lane) == 1 then
+    local starts = math.max(from, now)
+    if now >= from and now < to then
+      local i = math.floor((now - from) / step) + 1
+      steps[i] = steps[i] + rings(lane, '-inf', now)
+    end
+    local at = math.floor((starts - from) / step) + 1
+    local in_range = starts < to and rings(lane, string.format('%.0f', starts * 1000), to) or 0
+    if in_range > #steps - at + 1 then
+      -- Many tasks in few steps: one count for each step.
+      for i = at, #steps do
+        local first = math.max(starts, from + (i - 1) * step)
+        local last = math.min(to, from + i * step)
+        steps[i] = steps[i] + rings(lane, string.format('%.0f', first * 1000), last)
+      end
+    elseif in_range > 0 then
+      local offset, found = 0, nil
+      repeat
+        found = redis.call('ZRANGE', lane, string.format('%.0f', starts * 1000), '(' .. string.format('%.0f', to * 1000),
+          'BYSCORE', 'LIMIT', offset, 1000, 'WITHSCORES')
+        for i = 2, #found, 2 do
+          local s = math.floor((ring_of(found[i]) - from) / step) + 1
+          steps[s] = steps[s] + 1
+        end
+        offset = offset + 1000
+      until #found < 2000
+    end
+  end
+end
+return { now, steps }

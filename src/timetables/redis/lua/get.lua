@@ -1,0 +1,35 @@
+#!lua flags=no-writes
+-- Everything there is to see of some tasks.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     '1' the dead, '0' the living and else the dead; keys
+-- Returns  now, then for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp, body,
+--          tries, cause of death
+--@include cell claims lanes
+
+local only_dead = table.remove(ARGV, 1) == '1'
+local keys = ARGV
+local bodies = redis.call('HMGET', POOL, unpack(keys))
+local tries_of = redis.call('HMGET', TRIES, unpack(keys))
+local graves = redis.call('HMGET', GRAVES, unpack(keys))
+local letter_of, score_of, stamps = {}, {}, {}
+if not only_dead then
+  letter_of, score_of = waiting(keys)
+  stamps = stamps_of(keys)
+end
+local found = {}
+for i, key in ipairs(keys) do
+  local tries = tries_of[i] or ''
+  if letter_of[key] then
+    found[i] = { 'p', string.format('%.0f', score_of[key]), '', bodies[i] or '', tries, '' }
+  elseif stamps[i] then
+    local _, score = place_of(members_of(stamps[i]), key)
+    found[i] = { 'c', string.format('%.0f', score), string.format('%.0f', stamps[i]), bodies[i] or '', tries, '' }
+  elseif graves[i] then
+    local cause, text, body = string.match(graves[i], '^([^\n]*)\n([^\n]*)\n(.*)$')
+    found[i] = { 'd', redis.call('ZSCORE', DEAD, key) .. '000', '', body, text, cause }
+  else
+    found[i] = { '', '0', '', '', '', '' }
+  end
+end
+return { now, found }

@@ -1,0 +1,64 @@
+#!lua flags=no-writes
+-- The next tasks of a cell after a position, in the order of score, then key: for each lane (or the dead) at most
+-- `limit`; and all that are held, when asked for.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     '1' with the waiting, '1' with the held, '1' the dead instead, limit, score to start at, key to start
+--          after at that score ('' for none)
+-- Returns  now, keys and scores in turn, '1' if a lane has more than these
+--@include cell
+
+local CHUNK = 1000
+local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local found, more = {}, '0'
+
+local function page(lane, from)
+  -- Where the key to start after is still in its place, its rank is the short way past its many equals.
+  local rank = from_key ~= '' and redis.call('ZSCORE', lane, from_key)
+  if rank and tonumber(rank) == from then
+    local first = redis.call('ZRANK', lane, from_key) + 1
+    return redis.call('ZRANGE', lane, first, first + limit - 1, 'WITHSCORES')
+  end
+  local taken, offset = {}, 0
+  while #taken < 2 * limit do
+    local some = redis.call('ZRANGE', lane, from, '+inf', 'BYSCORE', 'LIMIT', offset, CHUNK, 'WITHSCORES')
+    for i = 1, #some, 2 do
+      local passed = from_key ~= '' and tonumber(some[i + 1]) == from and some[i] <= from_key
+      if not passed and #taken < 2 * limit then taken[#taken + 1], taken[#taken + 2] = some[i], some[i + 1] end
+    end
+    if #some < 2 * CHUNK then break end
+    offset = offset + CHUNK
+  end
+  return taken
+end
+
+local function add(lane, from, scale)
+  local some = page(lane, from)
+  if #some == 2 * limit then more = '1' end
+  for i = 1, #some, 2 do found[#found + 1], found[#found + 2] = some[i], some[i + 1] .. scale end
+end
+
+if ARGV[3] == '1' then
+  -- When they died is not multiplied: a score of the dead has no failures.
+  add(DEAD, ring_of(from_score), '000')
+else
+  if ARGV[1] == '1' then
+    for _, lane in ipairs({ HIGH, NORMAL, LOW, SUSPECTS }) do add(lane, from_score, '') end
+  end
+  if ARGV[2] == '1' then
+    local held = redis.call('ZRANGE', PREPARE, 0, -1, 'WITHSCORES')
+    local stamp_of, records = {}, {}
+    for i = 1, #held, 2 do
+      local stamp = ring_of(held[i + 1])
+      stamp_of[held[i]] = stamp
+      records[stamp] = true
+    end
+    for stamp in pairs(records) do
+      local members = redis.call('HGET', CLAIMS, string.format('m%.0f', stamp)) or ''
+      for key, score in string.gmatch(members, '([^\n\t]+)\t%a(%d+)') do
+        if stamp_of[key] == stamp then found[#found + 1], found[#found + 2] = key, score end
+      end
+    end
+  end
+end
+return { now, found, more }

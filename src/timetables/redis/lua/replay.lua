@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- The dead live again: under their id, due now, without their failures. A key that has a live task keeps that.
+-- NOT to be repeated when its reply was lost.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     keys
+-- Returns  now, a row of 'r' replayed, 'l' live, 'n' not found
+--@include cell tries claims lanes
+
+local graves = redis.call('HMGET', GRAVES, unpack(ARGV))
+local _, _, missing = waiting(ARGV)
+local free = {}
+for _, key in ipairs(missing) do free[key] = true end
+if #missing > 0 then
+  for i, stamp in ipairs(stamps_of(missing)) do if stamp then free[missing[i]] = nil end end
+end
+local answers, keys, bodies, tried, tags = {}, {}, {}, {}, {}
+local added = { h = {}, n = {}, l = {} }
+for i, key in ipairs(ARGV) do
+  if not graves[i] then answers[i] = 'n'
+  elseif not free[key] then answers[i] = 'l'
+  else
+    answers[i] = 'r'
+    local text, body = string.match(graves[i], '^[^\n]*\n([^\n]*)\n(.*)$')
+    local tries = read_tries(text)
+    tries.due, tries.failures, tries.lost, tries.error = now, 0, 0, ''
+    keys[#keys + 1] = key
+    bodies[#bodies + 1], bodies[#bodies + 2] = key, body
+    tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
+    local lane = added[priority_of(body)]
+    lane[#lane + 1], lane[#lane + 2] = now * 1000, key
+    each_tag(body, function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
+  end
+end
+if #keys > 0 then
+  redis.call('HSET', POOL, unpack(bodies))
+  redis.call('HSET', TRIES, unpack(tried))
+  for letter, lane in pairs(added) do
+    if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
+  end
+  if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
+  redis.call('ZREM', DEAD, unpack(keys))
+  redis.call('HDEL', GRAVES, unpack(keys))
+  tell_ring(now)
+end
+return { now, table.concat(answers) }

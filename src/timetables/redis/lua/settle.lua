@@ -1,0 +1,88 @@
+#!lua flags=allow-oom
+-- Ends claims of tasks that go on: retry, snooze, return, or dead. Held means still under the stamp; otherwise
+-- 'stale', and nothing changes. May be repeated.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     n, then five for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead', delay in ms or the cause of
+--          death, error ('1' or '0' before it for a death that is a failure or not)
+-- Returns  now, a row of '1' settled and '0' stale
+--@include cell tries claims bury
+
+local n = tonumber(ARGV[1])
+local all = {}
+for i = 1, n do all[i] = ARGV[5 * i - 3] end
+local stamps = stamps_of(all)
+local answers, held = {}, {}
+for i = 1, n do
+  local isHeld = stamps[i] == tonumber(ARGV[5 * i - 2])
+  answers[i] = isHeld and '1' or '0'
+  if isHeld then held[#held + 1] = i end
+end
+if #held == 0 then return { now, table.concat(answers) } end
+
+local keys, touched, records = {}, {}, {}
+for at, i in ipairs(held) do
+  keys[at] = all[i]
+  touched[stamps[i]] = true
+  records[stamps[i]] = records[stamps[i]] or members_of(stamps[i])
+end
+local tries_of = redis.call('HMGET', TRIES, unpack(keys))
+local marked = redis.call('SMISMEMBER', MARKS, unpack(keys))
+local bodies = redis.call('HMGET', POOL, unpack(keys))
+
+local added = { h = {}, n = {}, l = {}, s = {} }
+local cancelled, deaths, tried, earliest = {}, {}, {}, nil
+
+local function wait(letter, score, key)
+  local lane = added[letter]
+  lane[#lane + 1], lane[#lane + 2] = score, key
+  local ring = ring_of(score)
+  if earliest == nil or ring < earliest then earliest = ring end
+end
+
+for at, i in ipairs(held) do
+  local key, kind, number, text = keys[at], ARGV[5 * i - 1], ARGV[5 * i], ARGV[5 * i + 1]
+  local letter, score = place_of(records[stamps[i]], key)
+  local tries = read_tries(tries_of[at], ring_of(score), stamps[i])
+  if kind == 'dead' then
+    if string.byte(text) == 49 then tries.failures = tries.failures + 1 end
+    tries.deliveries = tries.deliveries + 1
+    tries.error = string.sub(text, 2)
+    deaths[#deaths + 1] = { key = key, tries = tries, cause = number }
+  elseif marked[at] == 1 then
+    -- Cancelled while it was held: this attempt was its last.
+    cancelled[#cancelled + 1] = key
+  elseif kind == 'return' then
+    if tries_of[at] then
+      tries.started = 0
+      tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
+    end
+    wait(letter, score, key)
+  else
+    tries.deliveries = tries.deliveries + 1
+    tries.lost = 0
+    if kind == 'retry' then
+      tries.failures = tries.failures + 1
+      tries.error = text
+    end
+    tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
+    wait(priority_of(bodies[at]), score_at(math.min(now + number, LAST_INSTANT_MS), tries), key)
+  end
+end
+
+redis.call('ZREM', PREPARE, unpack(keys))
+if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
+for letter, lane in pairs(added) do
+  if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
+end
+if #cancelled > 0 then
+  untag(cancelled)
+  redis.call('HDEL', POOL, unpack(cancelled))
+  redis.call('HDEL', TRIES, unpack(cancelled))
+  redis.call('SREM', MARKS, unpack(cancelled))
+  count('cancelled', #cancelled)
+end
+bury(deaths)
+drop_if_empty(touched)
+tell_ring(earliest)
+return { now, table.concat(answers) }

@@ -1,0 +1,31 @@
+-- The dead of a cell: DEAD has when each died, GRAVES what it was: its tries, its cause and its body, in lines.
+local GRAVES_MAX = 15625
+local GRAVE_AGE_MAX_MS = 30 * 86400000
+
+-- `deaths` is a list of { key, tries, cause }. They are out of the lanes and of PREPARE already; their bodies are not.
+local function bury(deaths)
+  if #deaths == 0 then return end
+  local keys, graves, died = {}, {}, {}
+  for i, death in ipairs(deaths) do keys[i] = death.key end
+  local bodies = redis.call('HMGET', POOL, unpack(keys))
+  for i, death in ipairs(deaths) do
+    graves[2 * i - 1], graves[2 * i] = death.key, death.cause .. '\n' .. write_tries(death.tries) .. '\n' .. (bodies[i] or '')
+    died[2 * i - 1], died[2 * i] = now, death.key
+  end
+  untag(keys)
+  redis.call('HDEL', POOL, unpack(keys))
+  redis.call('HDEL', TRIES, unpack(keys))
+  redis.call('SREM', MARKS, unpack(keys))
+  -- A second death of a key takes the place of the first, which counts as purged.
+  local purged = #keys - redis.call('HSET', GRAVES, unpack(graves))
+  redis.call('ZADD', DEAD, unpack(died))
+  -- What is over the limits goes, oldest first, in pieces.
+  local excess = math.min(redis.call('ZCARD', DEAD) - GRAVES_MAX, 1000)
+  local old = excess > 0 and redis.call('ZRANGE', DEAD, 0, excess - 1)
+    or redis.call('ZRANGE', DEAD, '-inf', now - GRAVE_AGE_MAX_MS, 'BYSCORE', 'LIMIT', 0, 1000)
+  if #old > 0 then
+    redis.call('ZREM', DEAD, unpack(old))
+    purged = purged + redis.call('HDEL', GRAVES, unpack(old))
+  end
+  count('purged', purged)
+end

@@ -1,0 +1,78 @@
+-- What every script knows of its cell: its keys, its clock, its format, and who to tell when something rings sooner.
+local HIGH, NORMAL, LOW, SUSPECTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local PREPARE, LEASES, CLAIMS = KEYS[5], KEYS[6], KEYS[7]
+local POOL, TRIES, TAGS, MARKS = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local DEAD, GRAVES, META, CHANNEL = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+
+local FORMAT = 1
+local LAST_INSTANT_MS = 9007199254739
+local FAILURES_MAX = 999
+
+local LANE_OF = { h = HIGH, n = NORMAL, l = LOW, s = SUSPECTS }
+
+-- Once: two readings in one script differ, and a step must have one moment.
+local TIME = redis.call('TIME')
+local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+
+-- `next` is never later than the cell's first ring: whoever puts something before it tells all pullers.
+local meta = redis.call('HMGET', META, 'format', 'next')
+if meta[1] and tonumber(meta[1]) > FORMAT then
+  return redis.error_reply('TOCSINFORMAT ' .. meta[1])
+end
+
+local function ring_of(score)
+  return math.floor(score / 1000)
+end
+
+-- A clamped, rounded-up ring time. '+1000' is a delay, '~-1000' a shift of `was`, a bare number an instant.
+local function ring_at(when, quantum, was)
+  local mark = string.byte(when)
+  local wanted
+  if mark == 43 then wanted = now + string.sub(when, 2)
+  elseif mark == 126 then wanted = was + string.sub(when, 2)
+  else wanted = tonumber(when) end
+  if quantum > 0 then wanted = math.ceil(wanted / quantum) * quantum end
+  return math.min(math.max(wanted, 0), LAST_INSTANT_MS)
+end
+
+local function count(counter, n)
+  if n > 0 then redis.call('HINCRBY', META, counter, n) end
+end
+
+-- After the last write of a step that put things into lanes, the earliest of them at `ring`.
+local function tell_ring(ring)
+  if ring == nil or (meta[2] and ring >= tonumber(meta[2])) then return end
+  redis.call('HSET', META, 'next', ring, 'format', FORMAT)
+  redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', ring, now))
+end
+
+-- Holders whose claim no longer counts. `fenced` is a flat list of stamps and keys.
+local function tell_fence(cause, fenced)
+  if #fenced > 0 then redis.call('SPUBLISH', CHANNEL, 'fence ' .. cause .. '\n' .. table.concat(fenced, '\n')) end
+end
+
+-- A body is 7 characters of its creation, then JSON; before the JSON of a task with a priority or tags, a line
+-- '#<h|n|l>\t<tag>\t<tag>'. JSON never starts with '#'.
+local function has_header(body)
+  return body and string.byte(body, 8) == 35
+end
+
+local function priority_of(body)
+  return has_header(body) and string.sub(body, 9, 9) or 'n'
+end
+
+local function each_tag(body, visit)
+  if not has_header(body) then return end
+  local line = string.sub(body, 10, string.find(body, '\n', 10, true) - 1)
+  for tag in string.gmatch(line, '\t([^\t]*)') do visit(tag) end
+end
+
+-- Drops the tags of these tasks; to be called while their bodies are still there.
+local function untag(keys)
+  if #keys == 0 or redis.call('EXISTS', TAGS) == 0 then return end
+  local gone = {}
+  for i, body in ipairs(redis.call('HMGET', POOL, unpack(keys))) do
+    each_tag(body, function(tag) gone[#gone + 1] = tag .. '\0' .. keys[i] end)
+  end
+  if #gone > 0 then redis.call('ZREM', TAGS, unpack(gone)) end
+end

@@ -1,0 +1,87 @@
+-- Members of claims whose lease is over go back to wait, with the lost lease counted apart from failures.
+local SPREAD_MS = 1000
+local DOUBLINGS_MAX = 6
+local LOSSES_OF_A_SUSPECT = 2
+-- Steps of the golden ratio from a random start: batch-mates of a killer come back far apart, not in one batch again.
+local GOLDEN = 0.6180339887498949
+
+-- Rescues at most `claims_max` claims. Returns how many tasks wait again, and the earliest of their rings.
+local function rescue(claims_max, seed)
+  local rescued, earliest, spread = 0, nil, nil
+  local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
+  for _, name in ipairs(expired) do
+    local members = redis.call('HGET', CLAIMS, 'm' .. name) or '\n'
+    local stamp = tonumber(name)
+    local keys, letters, rings = {}, {}, {}
+    for key, letter, score in string.gmatch(members, '([^\n\t]+)\t(%a)(%d+)') do
+      keys[#keys + 1], letters[#letters + 1], rings[#rings + 1] = key, letter, ring_of(score)
+    end
+    local stamps = stamps_of(keys)
+    local held, letter_of, ring_of_key = {}, {}, {}
+    for i, key in ipairs(keys) do
+      if stamps[i] == stamp then
+        held[#held + 1] = key
+        letter_of[key], ring_of_key[key] = letters[i], rings[i]
+      end
+    end
+    if #held > 0 then
+      local tries_of = redis.call('HMGET', TRIES, unpack(held))
+      local bodies = redis.call('HMGET', POOL, unpack(held))
+      local marked = redis.call('SMISMEMBER', MARKS, unpack(held))
+      local cancelled, deaths, tried, poisoned = {}, {}, {}, {}
+      local added = { h = {}, n = {}, l = {}, s = {} }
+      for i, key in ipairs(held) do
+        local tries = read_tries(tries_of[i], ring_of_key[key], stamp)
+        spread = spread and (spread + GOLDEN) % 1 or seed
+        tries.lost = tries.lost + 1
+        tries.deliveries = tries.deliveries + 1
+        if marked[i] == 1 then
+          cancelled[#cancelled + 1] = key
+        elseif letter_of[key] == 's' and tries.started == stamp then
+          -- Only a start that was recorded, with nothing else running beside it, can convict.
+          tries.error = 'its lease ran out ' .. tries.lost .. ' times in a row, the last time running alone'
+          deaths[#deaths + 1] = { key = key, tries = tries, cause = 'poison' }
+          poisoned[#poisoned + 1] = key
+        else
+          local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
+          local lane = added[tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])]
+          lane[#lane + 1], lane[#lane + 2] = score_at(ring, tries), key
+          tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
+          if earliest == nil or ring < earliest then earliest = ring end
+          rescued = rescued + 1
+        end
+      end
+      redis.call('ZREM', PREPARE, unpack(held))
+      if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
+      for letter, lane in pairs(added) do
+        if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
+      end
+      if #cancelled > 0 then
+        untag(cancelled)
+        redis.call('HDEL', POOL, unpack(cancelled))
+        redis.call('HDEL', TRIES, unpack(cancelled))
+        redis.call('SREM', MARKS, unpack(cancelled))
+        count('cancelled', #cancelled)
+      end
+      bury(deaths)
+      if #poisoned > 0 then
+        -- The next claim's answer brings it.
+        local told = redis.call('HGET', CLAIMS, 'poisoned')
+        if told then table.insert(poisoned, 1, told) end
+        redis.call('HSET', CLAIMS, 'poisoned', table.concat(poisoned, '\n'))
+      end
+    end
+    drop_if_empty({ [stamp] = true })
+  end
+  return rescued, earliest
+end
+
+-- For steps that must not answer for a task that is nobody's any more.
+local function rescue_all(seed)
+  local earliest
+  while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do
+    local _, ring = rescue(16, seed)
+    if ring and (earliest == nil or ring < earliest) then earliest = ring end
+  end
+  return earliest
+end

@@ -1,0 +1,84 @@
+import type { Clock } from '../../clock.ts'
+import { describeError } from '../../errors.ts'
+import type { Logger } from '../../logger.ts'
+import type { Random } from '../../random.ts'
+import { Caller } from './caller.ts'
+import { Connection } from './connection.ts'
+import { Keys } from './keys.ts'
+import { checkRedisOptions, type RedisOptions } from './options.ts'
+import { RecordClock } from './record-clock.ts'
+import { Replicas } from './replicas.ts'
+import { Runs } from './runs.ts'
+import { loadScripts, type Scripts } from './scripts.ts'
+import { checkServer } from './server.ts'
+import { RedisTimetable } from './timetable.ts'
+import { Wakes } from './wakes.ts'
+
+export interface RedisSettings {
+  readonly prefix: string
+  readonly callTimeoutMs: number
+  /** How many replicas must have a write before it counts as accepted. */
+  readonly waitReplicas: number
+}
+
+export interface RedisSurroundings {
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly scripts?: Scripts
+}
+
+/** Connects, checks what is at the other end, and puts a timetable together. */
+export async function openRedis(
+  given: RedisOptions,
+  { prefix, callTimeoutMs, waitReplicas }: RedisSettings,
+  { clock, random, logger, scripts = loadScripts() }: RedisSurroundings,
+): Promise<RedisTimetable> {
+  const options = checkRedisOptions(given, callTimeoutMs)
+  const { where, lookMs, assumeNoEviction } = options
+  if (!options.isLocal && !options.isEncrypted)
+    logger.warn({ redis: where }, 'the connection to Redis is not encrypted; use rediss:// across a network')
+  const onError = (error: unknown) =>
+    logger.warn({ redis: where }, `connection to Redis lost: ${describeError(error)}`)
+  const onBack = () => logger.info({ redis: where }, 'connection to Redis is back')
+  const parts = { clock, random, options: options.client, where, onError }
+
+  const connections: Connection[] = []
+  const connect = async () => {
+    const connection = await Connection.open({ ...parts, onBack })
+    connections.push(connection)
+    return connection
+  }
+  const recordClock = new RecordClock(clock)
+  const callerOn = (connection: Connection) =>
+    new Caller(connection, scripts, clock, recordClock, callTimeoutMs)
+  try {
+    const caller = callerOn(await connect())
+    await checkServer(caller, where, assumeNoEviction)
+    const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
+    const keys = new Keys(prefix)
+    const wakes = new Wakes(parts, keys, lookMs, callTimeoutMs)
+    const close = async () => {
+      wakes.close()
+      for (const connection of connections) connection.close()
+    }
+    const timetable = new RedisTimetable({
+      caller,
+      writer,
+      replicas: new Replicas(writer, clock, waitReplicas, callTimeoutMs),
+      runs: new Runs(clock, callTimeoutMs),
+      wakes,
+      keys,
+      recordClock,
+      random,
+      lookMs,
+      close,
+    })
+    // Sets the clock of record before anything is written.
+    await timetable.nowMs()
+    return timetable
+  } catch (error) {
+    for (const connection of connections) connection.close()
+    throw error
+  }
+}

@@ -1,0 +1,104 @@
+/** What a user may say about a Redis, and what is made of it. */
+import type { RedisClientOptions } from '@redis/client'
+import { type Duration, durationMs } from '../../duration.ts'
+import { describeValue } from '../../errors.ts'
+import { badOption, checkOptions } from '../../options.ts'
+
+/** The certificate authority to trust, and a certificate of one's own where the server asks for one. */
+export interface RedisTls {
+  readonly ca?: string | Buffer | undefined
+  readonly cert?: string | Buffer | undefined
+  readonly key?: string | Buffer | undefined
+  readonly servername?: string | undefined
+}
+
+export interface RedisOptions {
+  /** redis://user:password@host:6379/0, or rediss:// for TLS. */
+  readonly url: string
+  readonly username?: string | undefined
+  readonly password?: string | undefined
+  readonly database?: number | undefined
+  readonly tls?: RedisTls | undefined
+  /** Where the eviction policy cannot be read: you looked, and it is 'noeviction'. */
+  readonly assumeNoEviction?: boolean | undefined
+  /** How often idle cells are looked at, in case a wake was lost. 10 s by default. */
+  readonly safetyLook?: Duration | undefined
+}
+
+/** What `redis(options)` returns: give it to `Tocsin.open` as its timetable. */
+export class RedisConfig {
+  readonly kind = 'redis'
+  readonly options: RedisOptions
+
+  constructor(options: RedisOptions) {
+    this.options = options
+  }
+}
+
+export interface CheckedRedisOptions {
+  readonly client: RedisClientOptions
+  /** Host and port, for messages: never a password. */
+  readonly where: string
+  readonly isLocal: boolean
+  readonly isEncrypted: boolean
+  readonly assumeNoEviction: boolean
+  readonly lookMs: number
+}
+
+const FIELDS = ['url', 'username', 'password', 'database', 'tls', 'assumeNoEviction', 'safetyLook']
+const TLS_FIELDS = ['ca', 'cert', 'key', 'servername']
+const LOOK_MS = '10s'
+const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]', '::1']
+
+export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number): CheckedRedisOptions {
+  checkOptions(given, FIELDS, 'redis')
+  const url = redisUrl(given.url)
+  const isEncrypted = url.protocol === 'rediss:'
+  if (given.tls !== undefined) {
+    checkOptions(given.tls, TLS_FIELDS, 'redis.tls')
+    if (!isEncrypted) throw badOption('tls', 'needs a URL that starts with rediss://')
+  }
+  const database = given.database ?? databaseOf(url)
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const port = url.port === '' ? 6379 : Number(url.port)
+  const common = { host, port, connectTimeout: connectTimeoutMs }
+  const username = given.username ?? decodeURIComponent(url.username)
+  const password = given.password ?? decodeURIComponent(url.password)
+  return {
+    client: {
+      ...(username === '' ? {} : { username }),
+      ...(password === '' ? {} : { password }),
+      ...(database === 0 ? {} : { database }),
+      clientInfoTag: 'tocsin',
+      socket: isEncrypted ? { ...common, tls: true, ...defined(given.tls ?? {}) } : common,
+    } as RedisClientOptions,
+    where: `${url.hostname}:${port}`,
+    isLocal: LOCAL_HOSTS.includes(url.hostname),
+    isEncrypted,
+    assumeNoEviction: given.assumeNoEviction === true,
+    lookMs: Math.max(1, durationMs(given.safetyLook ?? LOOK_MS, 'safetyLook')),
+  }
+}
+
+function redisUrl(text: unknown): URL {
+  // The text may hold a password: it is never shown.
+  if (typeof text !== 'string')
+    throw badOption('url', `expected redis://host:port, got ${describeValue(text)}`)
+  const url = URL.canParse(text) ? new URL(text) : null
+  if (url === null || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '')
+    throw badOption('url', 'expected redis://user:password@host:port/database, or rediss:// for TLS')
+  return url
+}
+
+function databaseOf(url: URL): number {
+  const text = url.pathname.replace(/^\//, '')
+  if (text === '') return 0
+  const database = Number(text)
+  if (!Number.isInteger(database) || database < 0)
+    throw badOption('url', `'${text}' after the host is no database; use a number like redis://host:6379/1`)
+  return database
+}
+
+function defined(object: object): object {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined))
+}

@@ -1,0 +1,150 @@
+import type { Clock } from '../../clock.ts'
+
+/** One script call takes at most this many tasks: Lua hands on only some 8,000 values at once. */
+const RUN_MAX = 1_000
+
+/** Steps of one kind on one cell, carried out together: one call, one answer for each item. */
+export interface RunKind<I, A> {
+  /** Whose queue it goes into. */
+  readonly cell: string
+  /** Steps of the same name go into one run. */
+  readonly name: string
+  send(items: readonly I[], deadlineMs: number): Promise<readonly A[]>
+}
+
+/** One call of a user, over however many cells and runs: answered when the last of them is. */
+class Ticket<A> {
+  readonly answers: A[]
+  readonly promise: Promise<A[]>
+  #open: number
+  #error: unknown
+  #failed = false
+  #resolve!: (answers: A[]) => void
+  #reject!: (error: unknown) => void
+
+  constructor(count: number) {
+    this.answers = new Array<A>(count)
+    this.#open = count
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+  }
+
+  answer(index: number, answer: A): void {
+    this.answers[index] = answer
+    this.#close()
+  }
+
+  fail(error: unknown): void {
+    // The first failure is told, when nothing of the call is under way any more.
+    if (!this.#failed) this.#error = error
+    this.#failed = true
+    this.#close()
+  }
+
+  #close(): void {
+    if (--this.#open > 0) return
+    if (this.#failed) this.#reject(this.#error)
+    else this.#resolve(this.answers)
+  }
+}
+
+interface Run {
+  readonly kind: RunKind<unknown, unknown>
+  readonly deadlineMs: number
+  readonly keys: Set<string>
+  readonly items: unknown[]
+  readonly tickets: Ticket<unknown>[]
+  readonly indexes: number[]
+}
+
+interface Queue {
+  readonly runs: Run[]
+  isBusy: boolean
+}
+
+/**
+ * Micro-batching: what is called during one turn of the event loop, or while the call before is under way, becomes
+ * one script call per cell. A cell's steps keep their order: a new run begins where the kind of step changes, or
+ * where a key comes a second time, and runs are sent one after the other.
+ */
+export class Runs {
+  readonly #clock: Clock
+  readonly #callTimeoutMs: number
+  readonly #queues = new Map<string, Queue>()
+  #waking: Queue[] = []
+
+  constructor(clock: Clock, callTimeoutMs: number) {
+    this.#clock = clock
+    this.#callTimeoutMs = callTimeoutMs
+  }
+
+  add<I extends { readonly key: string }, A>(
+    items: readonly I[],
+    kindOf: (item: I) => RunKind<I, A>,
+  ): Promise<A[]> {
+    if (items.length === 0) return Promise.resolve([])
+    const ticket = new Ticket<A>(items.length)
+    const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
+    for (let index = 0; index < items.length; index++) {
+      const item = items[index] as I
+      const run = this.#runFor(kindOf(item) as RunKind<unknown, unknown>, item.key, deadlineMs)
+      run.items.push(item)
+      run.tickets.push(ticket as Ticket<unknown>)
+      run.indexes.push(index)
+    }
+    return ticket.promise
+  }
+
+  #runFor(kind: RunKind<unknown, unknown>, key: string, deadlineMs: number): Run {
+    const queue = this.#queueOf(kind.cell)
+    const last = queue.runs.at(-1)
+    if (
+      last !== undefined &&
+      last.kind.name === kind.name &&
+      last.items.length < RUN_MAX &&
+      !last.keys.has(key)
+    ) {
+      last.keys.add(key)
+      return last
+    }
+    const run = { kind, deadlineMs, keys: new Set([key]), items: [], tickets: [], indexes: [] }
+    queue.runs.push(run)
+    return run
+  }
+
+  #queueOf(cell: string): Queue {
+    let queue = this.#queues.get(cell)
+    if (queue === undefined) {
+      queue = { runs: [], isBusy: false }
+      this.#queues.set(cell, queue)
+    }
+    if (!queue.isBusy) {
+      queue.isBusy = true
+      if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
+      this.#waking.push(queue)
+    }
+    return queue
+  }
+
+  #wake(): void {
+    const queues = this.#waking
+    this.#waking = []
+    for (const queue of queues) void this.#drain(queue)
+  }
+
+  async #drain(queue: Queue): Promise<void> {
+    for (let run = queue.runs.shift(); run !== undefined; run = queue.runs.shift()) await carryOut(run)
+    queue.isBusy = false
+  }
+}
+
+async function carryOut({ kind, items, deadlineMs, tickets, indexes }: Run): Promise<void> {
+  try {
+    const answers = await kind.send(items, deadlineMs)
+    for (let i = 0; i < items.length; i++) tickets[i]?.answer(indexes[i] as number, answers[i])
+  } catch (error) {
+    for (const ticket of tickets) ticket.fail(error)
+  }
+}

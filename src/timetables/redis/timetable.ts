@@ -1,0 +1,448 @@
+import { CELLS } from '../../cell.ts'
+import { LAST_INSTANT_MS } from '../../instant.ts'
+import { positionOf } from '../../list-position.ts'
+import type { Random } from '../../random.ts'
+import type { OnConflict } from '../../task.ts'
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  Claim,
+  ClaimRequest,
+  Counts,
+  EntryView,
+  ListPosition,
+  ListQuery,
+  Look,
+  NewEntry,
+  Place,
+  RescheduleAnswer,
+  RingTime,
+  ScheduleAnswer,
+  Selection,
+  SettleAnswer,
+  Settlement,
+  Timetable,
+  Watcher,
+} from '../../timetable.ts'
+import { createdText, encodeBody, laneLetter } from './body.ts'
+import type { Caller } from './caller.ts'
+import type { Keys } from './keys.ts'
+import { type Candidate, listPage } from './listing.ts'
+import type { RecordClock } from './record-clock.ts'
+import type { Replicas } from './replicas.ts'
+import type { RunKind, Runs } from './runs.ts'
+import { settleAnswers, settleArgs, settlePieces } from './settling.ts'
+import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
+import type { Wakes } from './wakes.ts'
+
+const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
+
+/** What a Redis timetable is made of; open.ts puts it together. */
+export interface RedisParts {
+  /** For claims, settles and looks. */
+  readonly caller: Caller
+  /** For what users write; another connection where replicas have to confirm it, which makes one wait. */
+  readonly writer: Caller
+  readonly replicas: Replicas
+  readonly runs: Runs
+  readonly wakes: Wakes
+  readonly keys: Keys
+  readonly recordClock: RecordClock
+  readonly random: Random
+  readonly lookMs: number
+  readonly close: () => Promise<void>
+}
+
+/** One timetable for many processes: every step is one script on one cell, decided by Redis's clock. */
+export class RedisTimetable implements Timetable {
+  readonly lookMs: number
+  readonly #parts: RedisParts
+  readonly #kindsOf = new Map<string, readonly RunKind<unknown, unknown>[]>()
+
+  constructor(parts: RedisParts) {
+    this.#parts = parts
+    this.lookMs = parts.lookMs
+  }
+
+  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
+    const kinds = (onConflict: OnConflict) =>
+      this.#kinds<NewEntry, ScheduleAnswer>(topic, `${onConflict}/${quantumMs}`, (cell, run, deadlineMs) =>
+        this.#sendSchedule(topic, cell, run, onConflict, quantumMs, deadlineMs),
+      )
+    const replacing = kinds('replace')
+    const keeping = entries.some(({ onConflict }) => onConflict === 'keep') ? kinds('keep') : replacing
+    return this.#write(entries, ({ cell, onConflict }) => (onConflict === 'keep' ? keeping : replacing)[cell])
+  }
+
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
+      const args = [this.#seed(), ...run.map(({ key }) => key)]
+      const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
+      return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
+    })
+    return this.#write(places, ({ cell }) => kinds[cell])
+  }
+
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<RescheduleAnswer[]> {
+    const whenText = whenArg(when)
+    const kinds = this.#kinds<Place & { whenText: string }, RescheduleAnswer>(
+      topic,
+      `reschedule/${quantumMs}`,
+      async (cell, run, deadlineMs) => {
+        const args = [this.#seed(), String(quantumMs), ...run.flatMap((item) => [item.key, item.whenText])]
+        const [, dues] = await this.#writeScript<[number[]]>('reschedule', topic, cell, args, deadlineMs)
+        return dues.map(rescheduleAnswer)
+      },
+    )
+    const items = places.map((place) => ({ ...place, whenText }))
+    return this.#write(items, ({ cell }) => kinds[cell])
+  }
+
+  replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
+    const kinds = this.#kinds<Place, ReplayAnswer>(topic, 'replay', async (cell, run, deadlineMs) => {
+      const args = run.map(({ key }) => key)
+      const [, row] = await this.#writeScript<[string]>('replay', topic, cell, args, deadlineMs)
+      return run.map((_, i) => REPLAY_ANSWERS[row[i] ?? ''] ?? 'not-found')
+    })
+    return this.#write(places, ({ cell }) => kinds[cell])
+  }
+
+  purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
+    const kinds = this.#kinds<Place, PurgeAnswer>(topic, 'purge', async (cell, run, deadlineMs) => {
+      const args = run.map(({ key }) => key)
+      const [, row] = await this.#writeScript<[string]>('purge', topic, cell, args, deadlineMs)
+      return run.map((_, i) => (row[i] === 'p' ? 'purged' : 'not-found'))
+    })
+    return this.#write(places, ({ cell }) => kinds[cell])
+  }
+
+  async claim({ topic, cell }: CellAddress, request: ClaimRequest): Promise<Claim> {
+    const { req, limit, leaseMs, from, wholePrefixes } = request
+    const args = [req, String(limit), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
+    const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, members, bodies, tries] =
+      await this.#run<ClaimReply>('claim', topic, cell, args)
+    return {
+      stamp,
+      tasks: bodies.map((body, i) =>
+        claimedTask(topic, members[2 * i] ?? '', stamp, members[2 * i + 1] ?? '0', body, tries[i]),
+      ),
+      nowMs,
+      nextRingMs: orNull(nextRing),
+      nextSuspectMs: orNull(nextSuspect),
+      nextLeaseEndInMs: orNull(leaseEndIn),
+      rescued,
+      poisoned: poisoned === '' ? [] : poisoned.split('\n'),
+    }
+  }
+
+  /** One plain command: thousands of idle cells are looked at now and then. */
+  async look({ topic, cell }: CellAddress): Promise<Look> {
+    const { caller, keys, recordClock } = this.#parts
+    const reply = await caller.command(['HMGET', keys.of(topic, cell).meta, 'next', 'lease'], 'look')
+    const [next, lease] = reply as [string | null, string | null]
+    const nowMs = recordClock.now()
+    const inMs = (at: string | null) => (at === null ? null : Math.max(0, Number(at) - nowMs))
+    return { ringInMs: inMs(next), leaseEndInMs: inMs(lease) }
+  }
+
+  async begin({ topic, cell }: CellAddress, key: string, stamp: number): Promise<boolean> {
+    const [, recorded] = await this.#run<[number]>('begin', topic, cell, [key, String(stamp)])
+    return recorded === 1
+  }
+
+  async extend({ topic, cell }: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    const [, extended] = await this.#run<[number]>('extend', topic, cell, [req, String(leaseMs)])
+    return extended === 1 ? 'extended' : 'stale'
+  }
+
+  async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+    const answers = new Array<SettleAnswer>(settlements.length)
+    await Promise.all(
+      settlePieces(settlements).map(async (piece) => {
+        const [, row] = await this.#run<[string]>(piece.script, topic, cell, settleArgs(piece))
+        settleAnswers(row, piece.indexes.length).forEach((answer, i) => {
+          answers[piece.indexes[i] as number] = answer
+        })
+      }),
+    )
+    return answers
+  }
+
+  async get(topic: string, { key, cell }: Place): Promise<EntryView | null> {
+    const [, [found]] = await this.#run<[FoundTask[]]>('get', topic, cell, ['0', key])
+    return found === undefined ? null : viewOf(topic, key, found)
+  }
+
+  list(topic: string, query: ListQuery): Promise<EntryView[]> {
+    return listPage(
+      {
+        cells: ALL_CELLS,
+        next: (cell, asked, from, limit) => this.#candidates(topic, cell, asked, from, limit),
+        views: (candidates) => this.#views(topic, candidates, query.state === 'dead'),
+      },
+      query,
+    )
+  }
+
+  async find(
+    { topic, cell }: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    const [kind, wanted] =
+      'tag' in what ? ['tag', what.tag] : 'prefix' in what ? ['prefix', what.prefix] : ['all', '']
+    const args = [among, kind, wanted, cursor ?? '']
+    const [, next, keys] = await this.#run<[string, string[]]>('find', topic, cell, args)
+    return { keys, cursor: next === '' ? null : next }
+  }
+
+  async counts(topic: string): Promise<Counts> {
+    const [pending, due, claimed, dead] = await this.#sums(topic)
+    return { pending, due, claimed, dead }
+  }
+
+  async books(topic: string): Promise<Books> {
+    const [pending, , claimed, dead, scheduled, done, cancelled, obsolete, purged] = await this.#sums(topic)
+    return { pending, claimed, dead, scheduled, done, cancelled, obsolete, purged }
+  }
+
+  async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    const args = [fromMs, toMs, stepMs].map(String)
+    const cells = await Promise.all(
+      ALL_CELLS.map((cell) => this.#run<[number[]]>('forecast', topic, cell, args)),
+    )
+    const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
+    for (const [, counts] of cells) for (const [i, due] of counts.entries()) steps[i] = (steps[i] ?? 0) + due
+    return steps
+  }
+
+  async nowMs(): Promise<number> {
+    const { caller, recordClock } = this.#parts
+    const [seconds, micros] = (await caller.command(['TIME'], 'time')) as [string, string]
+    const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+    recordClock.heard(nowMs)
+    return nowMs
+  }
+
+  watch(topic: string, watcher: Watcher): () => void {
+    return this.#parts.wakes.watch(topic, watcher)
+  }
+
+  close(): Promise<void> {
+    return this.#parts.close()
+  }
+
+  async #sendSchedule(
+    topic: string,
+    cell: number,
+    run: readonly NewEntry[],
+    onConflict: string,
+    quantumMs: number,
+    deadlineMs: number,
+  ): Promise<ScheduleAnswer[]> {
+    const isPlain = run.every(({ priority }) => priority === 'normal')
+    const letters = isPlain ? 'n' : run.map(({ priority }) => laneLetter(priority)).join('')
+    const created = createdText(this.#parts.recordClock.now())
+    const hasTags = run.some(({ tags }) => tags !== null)
+    const args = [onConflict, String(quantumMs), String(run.length), letters, hasTags ? '1' : '0']
+    for (const { key, body, priority, tags } of run) args.push(key, encodeBody(created, body, priority, tags))
+    for (const { when } of run) args.push(whenArg(when))
+    const reply = await this.#writeScript<[string, number[]]>('schedule', topic, cell, args, deadlineMs)
+    const [nowMs, row, keptDues] = reply
+    let kept = 0
+    return run.map(({ when }, i) => {
+      const letter = row === '' ? 'c' : (row[i] ?? 'c')
+      const isKept = letter === 'k' || letter === 'K'
+      return {
+        outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
+        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMs(when, nowMs, quantumMs),
+        inFlight: letter === 'f' || letter === 'K',
+      }
+    })
+  }
+
+  /** Through the cells' queues, in order; confirmed by replicas where that was asked for. */
+  async #write<I extends Place, A>(
+    items: readonly I[],
+    kindOf: (item: I) => RunKind<I, A> | undefined,
+  ): Promise<A[]> {
+    const { runs, replicas } = this.#parts
+    const answers = await runs.add(items, kindOf as (item: I) => RunKind<I, A>)
+    await replicas.confirm()
+    return answers
+  }
+
+  /** One kind of step for each cell of a topic, made once: single calls come by the hundred thousand. */
+  #kinds<I, A>(
+    topic: string,
+    name: string,
+    send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
+  ): readonly RunKind<I, A>[] {
+    const id = `${topic}/${name}`
+    const known = this.#kindsOf.get(id)
+    if (known !== undefined) return known as readonly RunKind<I, A>[]
+    const kinds = this.#parts.keys.ofTopic(topic).map(({ meta }, cell) => ({
+      cell: meta,
+      name,
+      send: (run: readonly I[], deadlineMs: number) => send(cell, run, deadlineMs),
+    }))
+    this.#kindsOf.set(id, kinds as unknown as readonly RunKind<unknown, unknown>[])
+    return kinds
+  }
+
+  #writeScript<A extends readonly unknown[]>(
+    name: 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'purge',
+    topic: string,
+    cell: number,
+    args: readonly string[],
+    deadlineMs: number,
+  ): Promise<[number, ...A]> {
+    return this.#parts.writer.run<A>(name, this.#parts.keys.of(topic, cell), args, deadlineMs)
+  }
+
+  #run<A extends readonly unknown[]>(
+    name: Parameters<Caller['run']>[0],
+    topic: string,
+    cell: number,
+    args: readonly string[],
+  ): Promise<[number, ...A]> {
+    return this.#parts.caller.run<A>(name, this.#parts.keys.of(topic, cell), args)
+  }
+
+  async #candidates(
+    topic: string,
+    cell: number,
+    query: ListQuery,
+    from: ListPosition | null,
+    limit: number,
+  ): Promise<{ candidates: Candidate[]; hasMore: boolean }> {
+    const { state, tag, prefix, dueFromMs } = query
+    if (tag !== null) return this.#candidatesOf(topic, cell, { tag }, query)
+    if (prefix !== null) return this.#candidatesOf(topic, cell, { prefix }, query)
+    // Nothing rings before it is due, so that what rings earlier need not be looked at.
+    const start = from ?? { ringMs: state === 'dead' ? 0 : dueFromMs, failures: 0, key: '' }
+    const args = [
+      state === 'pending' || state === null ? '1' : '0',
+      state === 'claimed' || state === null ? '1' : '0',
+      state === 'dead' ? '1' : '0',
+      String(limit),
+      String(start.ringMs * 1000 + Math.min(start.failures, 999)),
+      start.key,
+    ]
+    const [, pairs, more] = await this.#run<[string[], string]>('list', topic, cell, args)
+    const candidates: Candidate[] = []
+    for (let i = 0; i < pairs.length; i += 2) candidates.push(candidate(cell, pairs[i], pairs[i + 1]))
+    return { candidates, hasMore: more === '1' }
+  }
+
+  /** By tag or prefix: all of them, since nothing has them in the order of a listing. */
+  async #candidatesOf(
+    topic: string,
+    cell: number,
+    what: Selection,
+    { state }: ListQuery,
+  ): Promise<{ candidates: Candidate[]; hasMore: boolean }> {
+    const candidates: Candidate[] = []
+    let cursor: string | null = null
+    do {
+      const page = await this.find({ topic, cell }, state === 'dead' ? 'dead' : 'live', what, cursor)
+      const views = await this.#viewsOfCell(topic, cell, page.keys, state === 'dead')
+      for (const view of views) if (view !== null) candidates.push({ ...positionOf(view), cell })
+      cursor = page.cursor
+    } while (cursor !== null)
+    const distinct = new Map(candidates.map((one) => [one.key, one]))
+    return { candidates: [...distinct.values()], hasMore: false }
+  }
+
+  async #views(
+    topic: string,
+    candidates: readonly Candidate[],
+    areDead: boolean,
+  ): Promise<(EntryView | null)[]> {
+    const byCell = new Map<number, string[]>()
+    for (const { cell, key } of candidates) byCell.set(cell, [...(byCell.get(cell) ?? []), key])
+    const groups = [...byCell].map(([cell, keys]) => this.#viewsOfCell(topic, cell, keys, areDead))
+    return (await Promise.all(groups)).flat()
+  }
+
+  async #viewsOfCell(
+    topic: string,
+    cell: number,
+    keys: readonly string[],
+    areDead: boolean,
+  ): Promise<(EntryView | null)[]> {
+    if (keys.length === 0) return []
+    const [, found] = await this.#run<[FoundTask[]]>('get', topic, cell, [areDead ? '1' : '0', ...keys])
+    return found.map((one, i) => viewOf(topic, keys[i] ?? '', one))
+  }
+
+  async #sums(topic: string): Promise<CellSums> {
+    const cells = await Promise.all(ALL_CELLS.map((cell) => this.#run<CellSums>('counts', topic, cell, [])))
+    const sums: CellSums = [0, 0, 0, 0, 0, 0, 0, 0, 0]
+    for (const [, ...numbers] of cells)
+      for (const [i, number] of numbers.entries()) sums[i] = (sums[i] ?? 0) + number
+    return sums
+  }
+
+  /** Lua's own chance is the same at every call. */
+  #seed(): string {
+    return String(this.#parts.random.fraction())
+  }
+}
+
+type CellSums = [number, number, number, number, number, number, number, number, number]
+
+type ClaimReply = [
+  stamp: number,
+  nextRing: number,
+  nextSuspect: number,
+  leaseEndIn: number,
+  rescued: number,
+  poisoned: string,
+  members: string[],
+  bodies: (string | null)[],
+  tries: (string | null)[],
+]
+
+const CANCEL_ANSWERS: Record<string, CancelAnswer> = { c: 'cancelled', f: 'in-flight', n: 'not-found' }
+type ReplayAnswer = 'replayed' | 'live' | 'not-found'
+type PurgeAnswer = 'purged' | 'not-found'
+
+const REPLAY_ANSWERS: Record<string, ReplayAnswer> = {
+  r: 'replayed',
+  l: 'live',
+  n: 'not-found',
+}
+
+function rescheduleAnswer(due: number): RescheduleAnswer {
+  if (due === -1) return { outcome: 'in-flight', dueMs: null }
+  if (due === -2) return { outcome: 'not-found', dueMs: null }
+  return { outcome: 'rescheduled', dueMs: due }
+}
+
+function whenArg({ kind, ms }: RingTime): string {
+  return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
+}
+
+/** As ring_at in lua/shared/cell.lua computes it, so that its answer need not name it for each task. */
+function ringMs({ kind, ms }: RingTime, nowMs: number, quantumMs: number): number {
+  const wanted = kind === 'at' ? ms : nowMs + ms
+  const rounded = quantumMs > 0 ? Math.ceil(wanted / quantumMs) * quantumMs : wanted
+  return Math.min(Math.max(rounded, 0), LAST_INSTANT_MS)
+}
+
+function candidate(cell: number, key = '', score = '0'): Candidate {
+  const ring = ringMsOf(score)
+  return { cell, key, ringMs: ring, failures: Number(score) - ring * 1000 }
+}
+
+function orNull(value: number): number | null {
+  return value < 0 ? null : value
+}

@@ -1,0 +1,92 @@
+/** What can go wrong between us and Redis, in the words of our own errors. */
+import { describeError, TocsinError } from '../../errors.ts'
+
+/** An error that Redis itself answered: the command was not carried out. */
+export function refused(reply: Error): TocsinError {
+  const [word = ''] = reply.message.split(' ', 1)
+  const [code, advice] = REPLIES[word] ?? ['timetable-unavailable', 'Redis refused the call']
+  return new TocsinError(code, `${advice} (Redis: ${shown(reply)})`, { redis: word }, reply)
+}
+
+const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0], advice: string]> = {
+  OOM: [
+    'timetable-full',
+    'Redis is at its maxmemory and takes no new tasks; running ones still finish. Give it more memory, or wait until some are done',
+  ],
+  NOAUTH: ['timetable-refused', 'Redis wants a password; put it into the URL: redis://:password@host'],
+  WRONGPASS: ['timetable-refused', 'Redis does not accept this user name or password'],
+  NOPERM: [
+    'timetable-refused',
+    'this Redis user may not run a command that is needed; see docs/redis.md for its ACL',
+  ],
+  READONLY: ['timetable-unavailable', 'this Redis is a read-only replica; connect to the primary'],
+  LOADING: ['timetable-unavailable', 'Redis is still loading its data; try again shortly'],
+  MISCONF: [
+    'timetable-unavailable',
+    'Redis cannot save its data to disk and refuses writes; look at its disk and its log',
+  ],
+  BUSY: ['timetable-unavailable', 'Redis is busy with somebody’s long script; try again shortly'],
+  CLUSTERDOWN: ['timetable-unavailable', 'the Redis Cluster is down; try again when it has recovered'],
+  MASTERDOWN: ['timetable-unavailable', 'this replica has lost its primary; connect to the primary'],
+  TRYAGAIN: ['timetable-unavailable', 'Redis Cluster is moving these keys; try again shortly'],
+  MOVED: [
+    'timetable-refused',
+    'this is a node of a Redis Cluster, which this version does not speak to; use a standalone Redis',
+  ],
+  TOCSINFORMAT: [
+    'timetable-refused',
+    'this topic was written by a newer version of Tocsin; update this one before it may touch it',
+  ],
+}
+
+/** The connection failed us. Not sent: it did not happen. Sent: nobody knows, and it is not ours to send it twice. */
+export function cutOff(doing: string, wasSent: boolean, repeatable: boolean, cause: unknown): TocsinError {
+  if (wasSent && !repeatable)
+    return new TocsinError(
+      'unknown-outcome',
+      `${doing}: sent, but no answer came (${shown(cause)}). It may have taken effect; look with get(), or schedule the same key again`,
+      {},
+      cause,
+    )
+  return new TocsinError(
+    'timetable-unavailable',
+    `${doing}: ${wasSent ? 'no answer from Redis' : 'no connection to Redis, so nothing was sent'} (${shown(cause)})`,
+    {},
+    cause,
+  )
+}
+
+/** Why the first connection failed, and what to do. */
+export function notReached(where: string, cause: unknown): TocsinError {
+  const error = cause as { code?: unknown; message?: unknown } | null
+  const code = typeof error?.code === 'string' ? error.code : ''
+  const message = typeof error?.message === 'string' ? error.message : ''
+  if (message.startsWith('ERR DB index is out of range'))
+    return refusal(`Redis at ${where} has no such database; use one of its numbers, usually 0 to 15`, cause)
+  if (/^ERR (AUTH|Client sent AUTH)/.test(message))
+    return refusal(`Redis at ${where} wants no password; leave it out of the URL`, cause)
+  const [word = ''] = message.split(' ', 1)
+  if (word in REPLIES) return refused(cause as Error)
+  if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|SSL|EPROTO/.test(code))
+    return refusal(
+      `the TLS certificate of Redis at ${where} cannot be trusted (${code}); give its authority with redis({ url, tls: { ca } })`,
+      cause,
+    )
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return unavailable(`the host of ${where} has no address (${code}); check the URL`, cause)
+  if (code === 'ECONNREFUSED')
+    return unavailable(`nothing listens at ${where} (ECONNREFUSED); is Redis running there?`, cause)
+  return unavailable(`cannot connect to Redis at ${where} (${shown(cause)})`, cause)
+}
+
+export function refusal(message: string, cause?: unknown): TocsinError {
+  return new TocsinError('timetable-refused', message, { field: 'timetable' }, cause)
+}
+
+function unavailable(message: string, cause: unknown): TocsinError {
+  return new TocsinError('timetable-unavailable', message, { field: 'timetable' }, cause)
+}
+
+function shown(cause: unknown): string {
+  return describeError(cause).replace(/^\w*Error: /, '')
+}

@@ -1,0 +1,84 @@
+/** From what the scripts tell of tasks to what the port shows of them. */
+import { taskId } from '../../task.ts'
+import type { ClaimedTask, EntryView } from '../../timetable.ts'
+import type { DeadCause } from '../../task.ts'
+import { decodeBody } from './body.ts'
+import { readTries } from './tries.ts'
+
+const STATE_OF = { p: 'pending', c: 'claimed', d: 'dead' } as const
+
+/** As get.lua tells it. */
+export type FoundTask = [
+  state: 'p' | 'c' | 'd' | '',
+  score: string,
+  stamp: string,
+  body: string,
+  tries: string,
+  cause: string,
+]
+
+export function ringMsOf(score: string): number {
+  return Math.floor(Number(score) / 1000)
+}
+
+export function viewOf(topic: string, key: string, found: FoundTask): EntryView | null {
+  const [letter, score, stamp, text, triesText, cause] = found
+  if (letter === '') return null
+  const tries = triesText === '' ? null : readTries(triesText)
+  const body = decodeBody(text)
+  const ringMs = ringMsOf(score)
+  const firstStamp = tries?.firstStamp ?? (stamp === '' ? null : Number(stamp))
+  const isDead = letter === 'd'
+  return {
+    key,
+    id: firstStamp === null ? null : taskId(topic, key, firstStamp),
+    body: body.json,
+    state: STATE_OF[letter],
+    dueMs: tries?.dueMs ?? ringMs,
+    ringMs,
+    failures: tries?.failures ?? 0,
+    deliveries: (tries?.deliveries ?? 0) + (letter === 'c' ? 1 : 0),
+    tags: body.tags,
+    priority: body.priority,
+    createdMs: body.createdMs,
+    updatedMs: isDead ? ringMs : Math.max(body.createdMs, tries?.updatedMs ?? 0),
+    lastError: tries?.error ?? (isDead ? '' : null),
+    deadCause: isDead ? (cause as DeadCause) : null,
+  }
+}
+
+export function claimedTask(
+  topic: string,
+  key: string,
+  stamp: number,
+  score: string,
+  text: string | null,
+  triesText: string | null | undefined,
+): ClaimedTask {
+  const body = decodeBody(text ?? '')
+  const ringMs = ringMsOf(score)
+  if (triesText === null || triesText === undefined)
+    return {
+      id: taskId(topic, key, stamp),
+      key,
+      body: body.json,
+      dueMs: ringMs,
+      ringMs,
+      failures: 0,
+      deliveries: 1,
+      tags: body.tags,
+      priority: body.priority,
+    }
+  const tries = readTries(triesText)
+  return {
+    id: taskId(topic, key, tries.firstStamp),
+    key,
+    body: body.json,
+    dueMs: tries.dueMs,
+    ringMs,
+    failures: tries.failures,
+    deliveries: tries.deliveries + 1,
+    tags: body.tags,
+    priority: body.priority,
+  }
+}

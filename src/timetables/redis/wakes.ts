@@ -1,0 +1,162 @@
+import { CELLS } from '../../cell.ts'
+import type { Watcher } from '../../timetable.ts'
+import { type Client, Connection, type ConnectionParts } from './connection.ts'
+import type { Keys } from './keys.ts'
+
+/** When the connection for wakes cannot be had, the wait before it is asked for again. */
+const REOPEN_MS = 1_000
+
+/**
+ * Hears from all processes that a cell rings sooner than thought, or that a held task was cancelled or replaced. It
+ * has a connection of its own, made when the first consumer comes: Redis cuts subscribers whose answers are large.
+ *
+ * Messages are lost while the connection is: whenever it is back, and once when a subscription begins, every cell
+ * counts as woken. A connection that went silent is found by asking it now and then.
+ */
+export class Wakes {
+  readonly #parts: Omit<ConnectionParts, 'onBack'>
+  readonly #keys: Keys
+  readonly #checkEveryMs: number
+  readonly #callTimeoutMs: number
+  readonly #topics = new Map<string, Set<Watcher>>()
+  #connection: Connection | null = null
+  #isOpening = false
+  #isClosed = false
+  #callOffTimer: () => void = () => {}
+
+  constructor(
+    parts: Omit<ConnectionParts, 'onBack'>,
+    keys: Keys,
+    checkEveryMs: number,
+    callTimeoutMs: number,
+  ) {
+    this.#parts = parts
+    this.#keys = keys
+    this.#checkEveryMs = checkEveryMs
+    this.#callTimeoutMs = callTimeoutMs
+  }
+
+  watch(topic: string, watcher: Watcher): () => void {
+    const known = this.#topics.get(topic)
+    if (known !== undefined) known.add(watcher)
+    else {
+      this.#topics.set(topic, new Set([watcher]))
+      if (this.#connection !== null) void this.#subscribe([topic])
+      else void this.#open()
+    }
+    return () => this.#unwatch(topic, watcher)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#callOffTimer()
+    this.#topics.clear()
+    this.#connection?.close()
+  }
+
+  #unwatch(topic: string, watcher: Watcher): void {
+    const watchers = this.#topics.get(topic)
+    watchers?.delete(watcher)
+    if (watchers?.size !== 0) return
+    this.#topics.delete(topic)
+    const client = this.#connection?.client
+    // A server that is away has forgotten it already.
+    if (client?.isReady === true) client.sUnsubscribe(this.#channels(topic)).catch(ignore)
+  }
+
+  async #open(): Promise<void> {
+    if (this.#isOpening || this.#isClosed) return
+    this.#isOpening = true
+    try {
+      const connection = await Connection.open({
+        ...this.#parts,
+        onBack: () => void this.#subscribe([...this.#topics.keys()]),
+      })
+      if (this.#isClosed) return connection.close()
+      this.#connection = connection
+      void this.#subscribe([...this.#topics.keys()])
+      this.#checkLater()
+    } catch (error) {
+      this.#parts.onError(error)
+      if (!this.#isClosed) this.#callOffTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
+    } finally {
+      this.#isOpening = false
+    }
+  }
+
+  async #subscribe(topics: readonly string[]): Promise<void> {
+    const client = this.#connection?.client
+    if (client === undefined) return
+    try {
+      await Promise.all(topics.map((topic) => this.#subscribeTopic(client, topic)))
+    } catch (error) {
+      // The connection is gone again: its return subscribes once more.
+      if (!this.#isClosed) this.#parts.onError(error)
+    }
+  }
+
+  async #subscribeTopic(client: Client, topic: string): Promise<void> {
+    const channels = this.#channels(topic)
+    const cellOf = new Map(channels.map((channel, cell) => [channel, cell]))
+    // One function for all of a client's subscriptions of a channel: subscribing again must not double the messages.
+    await client.sSubscribe(channels, this.#listenerOf(client, topic, cellOf))
+    // What was said before we listened is lost: look at everything.
+    for (const watcher of this.#topics.get(topic) ?? [])
+      for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)
+  }
+
+  readonly #listeners = new WeakMap<Client, Map<string, (message: string, channel: string) => void>>()
+
+  #listenerOf(
+    client: Client,
+    topic: string,
+    cellOf: ReadonlyMap<string, number>,
+  ): (message: string, channel: string) => void {
+    const ofClient =
+      this.#listeners.get(client) ?? new Map<string, (message: string, channel: string) => void>()
+    this.#listeners.set(client, ofClient)
+    const known = ofClient.get(topic)
+    if (known !== undefined) return known
+    const listener = (message: string, channel: string) => {
+      const cell = cellOf.get(channel)
+      if (cell !== undefined) this.#hear(topic, cell, message)
+    }
+    ofClient.set(topic, listener)
+    return listener
+  }
+
+  /** 'wake <ring> <now>', or 'fence <cause>' and lines of stamps and keys in turn. */
+  #hear(topic: string, cell: number, message: string): void {
+    const watchers = this.#topics.get(topic) ?? []
+    if (message.startsWith('wake ')) {
+      const [, ringMs, nowMs] = message.split(' ').map(Number)
+      if (ringMs === undefined || nowMs === undefined) return
+      for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
+      return
+    }
+    const [head = '', ...lines] = message.split('\n')
+    const cause = head === 'fence cancelled' ? 'cancelled' : 'replaced'
+    for (let i = 0; i + 1 < lines.length; i += 2)
+      for (const watcher of watchers) watcher.fence(cell, lines[i + 1] as string, Number(lines[i]), cause)
+  }
+
+  #channels(topic: string): string[] {
+    return this.#keys.ofTopic(topic).map(({ channel }) => channel)
+  }
+
+  /** A subscriber only listens: that nobody speaks any more it would never notice. */
+  #checkLater(): void {
+    const { clock } = this.#parts
+    this.#callOffTimer = clock.after(this.#checkEveryMs, () => {
+      const call = {
+        doing: 'ping',
+        deadlineMs: clock.monotonicNow() + this.#callTimeoutMs,
+        repeatable: true,
+      }
+      this.#connection?.send(['PING'], call).catch(ignore)
+      if (!this.#isClosed) this.#checkLater()
+    })
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,12 @@
+import { afterAll, beforeAll } from 'vitest'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { openOnVirtualClock } from './redis-harness.ts'
+import { timetableContract } from './timetable.ts'
+
+let server: RedisServer
+beforeAll(async () => {
+  server = await startRedis()
+})
+afterAll(() => server.stop())
+
+timetableContract('Redis, on a virtual clock', () => openOnVirtualClock(server))
