@@ -6,6 +6,51 @@ import type { Place, Selection, Timetable } from './timetable.ts'
 /** One call moves at most this many tasks. */
 export const CHUNK = 1_000
 
+/** Pieces that may be under way at once, so that the store works while the next ones are made. */
+const AHEAD = 8
+
+/**
+ * Sends pieces in order, some ahead of their answers, and takes the answers in order. When one fails, no more are
+ * sent, those under way are waited for, and what was taken before stays taken.
+ */
+export async function pipelined<P, A>(
+  clock: Clock,
+  pieces: Iterable<P> | AsyncIterable<P>,
+  send: (piece: P) => Promise<A>,
+  take: (answer: A, piece: P) => void,
+): Promise<void> {
+  const underWay: { piece: P; answer: Promise<A> }[] = []
+  const takeOldest = async () => {
+    const { answer, piece } = underWay[0] as { piece: P; answer: Promise<A> }
+    take(await answer, piece)
+    underWay.shift()
+  }
+  try {
+    for await (const piece of pieces) {
+      const answer = send(piece)
+      answer.catch(ignore)
+      underWay.push({ piece, answer })
+      if (underWay.length === AHEAD) await takeOldest()
+      // Others get their turn, too; a single piece has nobody to wait for.
+      if (underWay.length > 1) await clock.turn()
+    }
+    while (underWay.length > 0) await takeOldest()
+  } catch (error) {
+    const answers = await Promise.allSettled(underWay.map(({ answer }) => answer))
+    // What was sent before the failure counts, as far as it goes without a gap.
+    for (const [i, answer] of answers.entries()) {
+      if (answer.status === 'rejected') break
+      take(answer.value, underWay[i]?.piece as P)
+    }
+    throw error
+  }
+}
+
+/** Slices of at most `CHUNK`. */
+export function* slicesOf<T>(items: readonly T[]): Generator<readonly T[]> {
+  for (let at = 0; at < items.length; at += CHUNK) yield items.slice(at, at + CHUNK)
+}
+
 /** The places of what is selected, cell by cell, in pieces. */
 export async function* placesOf(
   timetable: Timetable,
@@ -71,6 +116,8 @@ export function interrupted(accepted: number, error: unknown): Error {
     cause,
   )
 }
+
+function ignore(): void {}
 
 function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(describeError(thrown))

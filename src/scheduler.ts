@@ -1,4 +1,4 @@
-import { atIndex, CHUNK, chunksOf, interrupted } from './bulk.ts'
+import { atIndex, CHUNK, chunksOf, interrupted, pipelined, slicesOf } from './bulk.ts'
 import type { InOrder } from './in-order.ts'
 import { newEntry } from './new-entry.ts'
 import { checkAgainst, inTime } from './schema.ts'
@@ -38,14 +38,15 @@ export class Scheduler<In> {
     const { entries, checks } = this.#prepareAll(tasks, 0)
     const write = async () => {
       for (const check of checks) await check
+      if (entries.length <= CHUNK) return scheduledAll(entries, await this.#put(entries))
       const results: Scheduled[] = []
-      for (let at = 0; at < entries.length; at += CHUNK) {
-        const chunk = entries.slice(at, at + CHUNK)
-        const answers = await this.#put(chunk).catch((error: unknown) =>
-          Promise.reject(interrupted(at, error)),
-        )
-        for (const [i, entry] of chunk.entries()) results.push(scheduled(entry, answers[i] as ScheduleAnswer))
-        if (entries.length > CHUNK) await this.#parts.clock.turn()
+      try {
+        const put = (chunk: readonly NewEntry[]) => this.#put(chunk)
+        await pipelined(this.#parts.clock, slicesOf(entries), put, (answers, chunk) => {
+          for (const result of scheduledAll(chunk, answers)) results.push(result)
+        })
+      } catch (error) {
+        throw interrupted(results.length, error)
       }
       return results
     }
@@ -55,16 +56,25 @@ export class Scheduler<In> {
   /** Piece by piece, each checked as a whole. It does not hold up other writes: it may go on for hours. */
   async stream(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled> {
     const tally = { created: 0, replaced: 0, kept: 0 }
+    let prepared = 0
     let accepted = 0
+    // One piece is sent after the other, also where a schema takes its time over the first.
+    let sent: Promise<unknown> = Promise.resolve()
+    const put = async (chunk: readonly NewTask<In>[]) => {
+      this.#parts.checkOpen()
+      const { entries, checks } = this.#prepareAll(chunk, prepared)
+      prepared += chunk.length
+      const answers = Promise.all([sent, ...checks]).then(() => ({
+        of: this.#order.run(() => this.#put(entries)),
+      }))
+      sent = handled(answers)
+      return (await answers).of
+    }
     try {
-      for await (const chunk of chunksOf(tasks)) {
-        this.#parts.checkOpen()
-        const { entries, checks } = this.#prepareAll(chunk, accepted)
-        for (const check of checks) await check
-        for (const { outcome } of await this.#order.run(() => this.#put(entries))) tally[outcome]++
+      await pipelined(this.#parts.clock, chunksOf(tasks), put, (answers, chunk) => {
+        for (const { outcome } of answers) tally[outcome]++
         accepted += chunk.length
-        await this.#parts.clock.turn()
-      }
+      })
     } catch (error) {
       throw interrupted(accepted, error)
     }
@@ -104,9 +114,13 @@ export class Scheduler<In> {
 }
 
 /** It is awaited later, perhaps after other writes: until then a refusal must not count as unhandled. */
-function handled(check: Promise<void>): Promise<void> {
+function handled<T>(check: Promise<T>): Promise<T> {
   check.catch(() => {})
   return check
+}
+
+function scheduledAll(entries: readonly NewEntry[], answers: readonly ScheduleAnswer[]): Scheduled[] {
+  return entries.map((entry, i) => scheduled(entry, answers[i] as ScheduleAnswer))
 }
 
 function scheduled({ key }: NewEntry, { dueMs, outcome, inFlight }: ScheduleAnswer): Scheduled {

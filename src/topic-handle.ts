@@ -1,4 +1,4 @@
-import { atIndex, CHUNK, placesOf } from './bulk.ts'
+import { atIndex, CHUNK, pipelined, placesOf, slicesOf } from './bulk.ts'
 import { CELLS, cellOf } from './cell.ts'
 import type { ConfigView, LiveConfig } from './config.ts'
 import { startConsumer } from './consume.ts'
@@ -82,8 +82,10 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   async cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
-    const [answer] = await this.cancelMany([key], options)
-    return answer as Cancelled
+    this.#checkWrite(options)
+    const place = this.#place(key)
+    const [outcome] = await this.#order.run(() => this.#parts.timetable.cancel(this.name, [place]))
+    return { key, outcome: outcome ?? 'not-found' }
   }
 
   async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
@@ -92,12 +94,10 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     const { timetable, clock } = this.#parts
     const write = async () => {
       const results: Cancelled[] = []
-      for (let at = 0; at < places.length; at += CHUNK) {
-        const chunk = places.slice(at, at + CHUNK)
-        const answers = await timetable.cancel(this.name, chunk)
+      const cancel = (chunk: readonly Place[]) => timetable.cancel(this.name, chunk)
+      await pipelined(clock, slicesOf(places), cancel, (answers, chunk) => {
         for (const [i, { key }] of chunk.entries()) results.push({ key, outcome: answers[i] ?? 'not-found' })
-        if (places.length > CHUNK) await clock.turn()
-      }
+      })
       return results
     }
     return this.#order.run(write, places.length > CHUNK)
@@ -119,7 +119,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#checkWrite(options)
     checkOptions(when, ['delay', 'at'], 'when')
     const time = ringTime(when, 'when')
-    const [answer] = await this.#order.run(() => this.#move(this.#places([key]), time))
+    const place = this.#place(key)
+    const [answer] = await this.#order.run(() => this.#move([place], time))
     return { key, outcome: answer?.outcome ?? 'not-found', dueAt: dateOrNull(answer?.dueMs ?? null) }
   }
 
@@ -148,8 +149,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async get(key: string): Promise<TaskInfo<Out> | null> {
     this.#parts.checkOpen()
-    const [place] = this.#places([key])
-    const view = await this.#parts.timetable.get(this.name, place as Place)
+    const view = await this.#parts.timetable.get(this.name, this.#place(key))
     return view === null ? null : this.#info(view)
   }
 
@@ -293,13 +293,16 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return tag === undefined ? { prefix: checkPrefix(prefix) } : { tag: checkTag(tag) }
   }
 
+  #place(given: unknown): Place {
+    const key = checkKey(given)
+    return { key, cell: cellOf(key, this.#parts.settings.current.slotBy) }
+  }
+
   #places(keys: readonly string[]): Place[] {
     if (!Array.isArray(keys)) throw badOption('keys', `expected an array of keys, got ${describeValue(keys)}`)
-    const { slotBy } = this.#parts.settings.current
     return Array.from(keys, (given, i) => {
       try {
-        const key = checkKey(given)
-        return { key, cell: cellOf(key, slotBy) }
+        return this.#place(given)
       } catch (error) {
         throw keys.length === 1 ? error : atIndex(error, i, 'keys')
       }

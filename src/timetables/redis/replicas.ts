@@ -21,9 +21,16 @@ export class Replicas {
     this.#patienceMs = Math.floor(callTimeoutMs / 2)
   }
 
-  /** Resolves when enough replicas have what was answered before this call. */
-  confirm(): Promise<void> {
-    if (this.#wanted === 0) return Promise.resolve()
+  /** The same answers, when enough replicas have what they tell of. */
+  confirmed<A>(answers: Promise<A>): Promise<A> {
+    if (this.#wanted === 0) return answers
+    return answers.then(async (answer) => {
+      await this.#confirm()
+      return answer
+    })
+  }
+
+  #confirm(): Promise<void> {
     this.#next ??= this.#clock.turn().then(() => {
       this.#next = null
       return this.#wait()

@@ -14,39 +14,33 @@ export interface RunKind<I, A> {
 
 /** One call of a user, over however many cells and runs: answered when the last of them is. */
 class Ticket<A> {
-  readonly answers: A[]
-  readonly promise: Promise<A[]>
+  readonly #answers: A[]
+  readonly #resolve: (answers: A[]) => void
+  readonly #reject: (error: unknown) => void
   #open: number
-  #error: unknown
-  #failed = false
-  #resolve!: (answers: A[]) => void
-  #reject!: (error: unknown) => void
+  #failure: { readonly error: unknown } | null = null
 
-  constructor(count: number) {
-    this.answers = new Array<A>(count)
+  constructor(count: number, resolve: (answers: A[]) => void, reject: (error: unknown) => void) {
+    this.#answers = new Array<A>(count)
     this.#open = count
-    this.promise = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
+    this.#resolve = resolve
+    this.#reject = reject
   }
 
   answer(index: number, answer: A): void {
-    this.answers[index] = answer
-    this.#close()
+    this.#answers[index] = answer
+    if (--this.#open === 0) this.#close()
   }
 
   fail(error: unknown): void {
     // The first failure is told, when nothing of the call is under way any more.
-    if (!this.#failed) this.#error = error
-    this.#failed = true
-    this.#close()
+    this.#failure ??= { error }
+    if (--this.#open === 0) this.#close()
   }
 
   #close(): void {
-    if (--this.#open > 0) return
-    if (this.#failed) this.#reject(this.#error)
-    else this.#resolve(this.answers)
+    if (this.#failure === null) this.#resolve(this.#answers)
+    else this.#reject(this.#failure.error)
   }
 }
 
@@ -85,7 +79,16 @@ export class Runs {
     kindOf: (item: I) => RunKind<I, A>,
   ): Promise<A[]> {
     if (items.length === 0) return Promise.resolve([])
-    const ticket = new Ticket<A>(items.length)
+    return new Promise((resolve, reject) => {
+      this.#enqueue(items, kindOf, new Ticket<A>(items.length, resolve, reject))
+    })
+  }
+
+  #enqueue<I extends { readonly key: string }, A>(
+    items: readonly I[],
+    kindOf: (item: I) => RunKind<I, A>,
+    ticket: Ticket<A>,
+  ): void {
     const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
     for (let index = 0; index < items.length; index++) {
       const item = items[index] as I
@@ -94,7 +97,6 @@ export class Runs {
       run.tickets.push(ticket as Ticket<unknown>)
       run.indexes.push(index)
     }
-    return ticket.promise
   }
 
   #runFor(kind: RunKind<unknown, unknown>, key: string, deadlineMs: number): Run {

@@ -58,7 +58,9 @@ export interface RedisParts {
 export class RedisTimetable implements Timetable {
   readonly lookMs: number
   readonly #parts: RedisParts
-  readonly #kindsOf = new Map<string, readonly RunKind<unknown, unknown>[]>()
+  /** Made once per topic: single calls come by the hundred thousand. */
+  readonly #scheduleKindsOf = new Map<string, ScheduleKinds>()
+  readonly #cancelKindsOf = new Map<string, readonly RunKind<Place, CancelAnswer>[]>()
 
   constructor(parts: RedisParts) {
     this.#parts = parts
@@ -66,21 +68,12 @@ export class RedisTimetable implements Timetable {
   }
 
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
-    const kinds = (onConflict: OnConflict) =>
-      this.#kinds<NewEntry, ScheduleAnswer>(topic, `${onConflict}/${quantumMs}`, (cell, run, deadlineMs) =>
-        this.#sendSchedule(topic, cell, run, onConflict, quantumMs, deadlineMs),
-      )
-    const replacing = kinds('replace')
-    const keeping = entries.some(({ onConflict }) => onConflict === 'keep') ? kinds('keep') : replacing
-    return this.#write(entries, ({ cell, onConflict }) => (onConflict === 'keep' ? keeping : replacing)[cell])
+    const { replace, keep } = this.#scheduleKinds(topic, quantumMs)
+    return this.#write(entries, ({ cell, onConflict }) => (onConflict === 'keep' ? keep : replace)[cell])
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
-      const args = [this.#seed(), ...run.map(({ key }) => key)]
-      const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
-      return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
-    })
+    const kinds = this.#cancelKindsOf.get(topic) ?? this.#cancelKinds(topic)
     return this.#write(places, ({ cell }) => kinds[cell])
   }
 
@@ -125,12 +118,12 @@ export class RedisTimetable implements Timetable {
   async claim({ topic, cell }: CellAddress, request: ClaimRequest): Promise<Claim> {
     const { req, limit, leaseMs, from, wholePrefixes } = request
     const args = [req, String(limit), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
-    const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, members, bodies, tries] =
+    const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
     return {
       stamp,
-      tasks: bodies.map((body, i) =>
-        claimedTask(topic, members[2 * i] ?? '', stamp, members[2 * i + 1] ?? '0', body, tries[i]),
+      tasks: keys.map((key, i) =>
+        claimedTask(topic, key, stamp, scores[i] ?? '0', bodies[i] ?? null, tries[i]),
       ),
       nowMs,
       nextRingMs: orNull(nextRing),
@@ -269,32 +262,48 @@ export class RedisTimetable implements Timetable {
   }
 
   /** Through the cells' queues, in order; confirmed by replicas where that was asked for. */
-  async #write<I extends Place, A>(
+  #write<I extends Place, A>(
     items: readonly I[],
     kindOf: (item: I) => RunKind<I, A> | undefined,
   ): Promise<A[]> {
     const { runs, replicas } = this.#parts
-    const answers = await runs.add(items, kindOf as (item: I) => RunKind<I, A>)
-    await replicas.confirm()
-    return answers
+    const answers = runs.add(items, kindOf as (item: I) => RunKind<I, A>)
+    return replicas.confirmed(answers)
   }
 
-  /** One kind of step for each cell of a topic, made once: single calls come by the hundred thousand. */
+  #cancelKinds(topic: string): readonly RunKind<Place, CancelAnswer>[] {
+    const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
+      const args = [this.#seed(), ...run.map(({ key }) => key)]
+      const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
+      return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
+    })
+    this.#cancelKindsOf.set(topic, kinds)
+    return kinds
+  }
+
+  #scheduleKinds(topic: string, quantumMs: number): ScheduleKinds {
+    const known = this.#scheduleKindsOf.get(topic)
+    if (known?.quantumMs === quantumMs) return known
+    const kinds = (onConflict: OnConflict) =>
+      this.#kinds<NewEntry, ScheduleAnswer>(topic, `${onConflict}/${quantumMs}`, (cell, run, deadlineMs) =>
+        this.#sendSchedule(topic, cell, run, onConflict, quantumMs, deadlineMs),
+      )
+    const made = { quantumMs, replace: kinds('replace'), keep: kinds('keep') }
+    this.#scheduleKindsOf.set(topic, made)
+    return made
+  }
+
+  /** Steps of one kind, for each cell of a topic. */
   #kinds<I, A>(
     topic: string,
     name: string,
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly RunKind<I, A>[] {
-    const id = `${topic}/${name}`
-    const known = this.#kindsOf.get(id)
-    if (known !== undefined) return known as readonly RunKind<I, A>[]
-    const kinds = this.#parts.keys.ofTopic(topic).map(({ meta }, cell) => ({
+    return this.#parts.keys.ofTopic(topic).map(({ meta }, cell) => ({
       cell: meta,
       name,
-      send: (run: readonly I[], deadlineMs: number) => send(cell, run, deadlineMs),
+      send: (run, deadlineMs) => send(cell, run, deadlineMs),
     }))
-    this.#kindsOf.set(id, kinds as unknown as readonly RunKind<unknown, unknown>[])
-    return kinds
   }
 
   #writeScript<A extends readonly unknown[]>(
@@ -397,6 +406,12 @@ export class RedisTimetable implements Timetable {
   }
 }
 
+interface ScheduleKinds {
+  readonly quantumMs: number
+  readonly replace: readonly RunKind<NewEntry, ScheduleAnswer>[]
+  readonly keep: readonly RunKind<NewEntry, ScheduleAnswer>[]
+}
+
 type CellSums = [number, number, number, number, number, number, number, number, number]
 
 type ClaimReply = [
@@ -406,7 +421,8 @@ type ClaimReply = [
   leaseEndIn: number,
   rescued: number,
   poisoned: string,
-  members: string[],
+  keys: string[],
+  scores: string[],
   bodies: (string | null)[],
   tries: (string | null)[],
 ]

@@ -9,8 +9,8 @@
 
 local key, stamp = ARGV[1], tonumber(ARGV[2])
 if stamps_of({ key })[1] ~= stamp then return { now, 0 } end
-local _, score = place_of(members_of(stamp), key)
-local tries = read_tries(redis.call('HGET', TRIES, key), ring_of(score), stamp)
+local _, score_of = places_of(ARGV[2], { [key] = true })
+local tries = read_tries(redis.call('HGET', TRIES, key), ring_of(score_of[key]), stamp)
 tries.started = stamp
 redis.call('HSET', TRIES, key, write_tries(tries))
 return { now, 1 }

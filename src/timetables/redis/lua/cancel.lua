@@ -5,36 +5,42 @@
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     seed of the spread of rescued tasks, keys
 -- Returns  now, '' when all were cancelled, else a row of 'c' cancelled, 'f' in flight, 'n' not found
---@include cell tries claims bury rescue lanes
+--@include cell tries claims lanes bury rescue
 
-local keys = {}
-for i = 2, #ARGV do keys[i - 1] = ARGV[i] end
+local seed = tonumber(table.remove(ARGV, 1))
+local keys = ARGV
 -- A task under an expired lease is nobody's: back with it first, then the answer.
-local earliest = rescue_all(tonumber(ARGV[1]))
-local letter_of, _, elsewhere = waiting(keys)
-local ended = {}
-for _, key in ipairs(keys) do if letter_of[key] then ended[#ended + 1] = key end end
+local earliest = rescue_all(seed)
+local letters, _, elsewhere = waiting(keys)
+local ended, in_letters = keys, letters
+if #elsewhere > 0 then
+  ended, in_letters = {}, {}
+  for i, key in ipairs(keys) do
+    if letters[i] then ended[#ended + 1], in_letters[#in_letters + 1] = key, letters[i] end
+  end
+end
 if #ended > 0 then
   if redis.call('EXISTS', TAGS, TRIES) > 0 then
     untag(ended)
     redis.call('HDEL', TRIES, unpack(ended))
   end
-  leave_lanes(ended, letter_of)
+  leave_lanes(ended, in_letters)
   redis.call('HDEL', POOL, unpack(ended))
   count('cancelled', #ended)
 end
 tell_ring(earliest)
 if #elsewhere == 0 then return { now, '' } end
 
-local stamps, in_flight, fenced = stamps_of(elsewhere), {}, {}
-for i, key in ipairs(elsewhere) do
-  if stamps[i] then
-    in_flight[key] = true
-    fenced[#fenced + 1], fenced[#fenced + 2] = string.format('%.0f', stamps[i]), key
-    redis.call('SADD', MARKS, key)
+local answers, left, fenced, marked = {}, {}, {}, {}
+for i = 1, #keys do answers[i] = letters[i] and 'c' or 'n' end
+for at, i in ipairs(elsewhere) do left[at] = keys[i] end
+for at, stamp in ipairs(stamps_of(left)) do
+  if stamp then
+    answers[elsewhere[at]] = 'f'
+    marked[#marked + 1] = left[at]
+    fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), left[at]
   end
 end
+if #marked > 0 then redis.call('SADD', MARKS, unpack(marked)) end
 tell_fence('cancelled', fenced)
-local answers = {}
-for i, key in ipairs(keys) do answers[i] = letter_of[key] and 'c' or in_flight[key] and 'f' or 'n' end
 return { now, table.concat(answers) }

@@ -5,47 +5,42 @@
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     req, limit, lease in ms, 'lanes' | 'suspects', '1' to leave a prefix whole, seed of the spread
 -- Returns  now, stamp, next ring, next suspect, ms to the first lease end (-1: none), rescued, poisoned keys in
---          lines, members and scores in turn, bodies, tries (false where there are none)
---@include cell tries claims bury rescue
+--          lines, keys, scores, bodies, tries (false where there are none; an empty list: for none of them)
+--@include cell tries claims lanes bury rescue
 
 local RESCUES_PER_CLAIM = 4
 
 local req, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local alone, whole_prefixes = ARGV[4] == 'suspects', ARGV[5] == '1'
+local keys, scores = {}, {}
 
 local function prefix_of(key)
   return string.match(key, '^[^:]*')
 end
 
--- How many of `found` (flat, one more than fits) to take, so that no prefix is cut; all, if it is one prefix.
+-- How many of `found` (flat, one more than there is room) to take, so that no prefix is cut.
 local function uncut(found, room)
-  local next_key, next_ring = found[2 * room + 1], ring_of(found[2 * room + 2])
-  local prefix = prefix_of(next_key)
+  local next_ring, prefix = ring_of(found[2 * room + 2]), prefix_of(found[2 * room + 1])
   local keep = room
   while keep > 0 and ring_of(found[2 * keep]) == next_ring and prefix_of(found[2 * keep - 1]) == prefix do
     keep = keep - 1
   end
-  return keep
+  -- A prefix that is larger than all the room there was is cut after all.
+  return (keep == 0 and #keys == 0) and room or keep
 end
 
-local members, letters = {}, {}
-
-local function take(letter, room, whole)
-  if room <= 0 then return 0 end
+-- Takes what is due out of a lane. Returns keys and scores in turn.
+local function take(letter, room)
+  if room <= 0 then return {} end
   local lane = LANE_OF[letter]
   local found = redis.call('ZRANGE', lane, '-inf', now * 1000 + FAILURES_MAX, 'BYSCORE',
-    'LIMIT', 0, whole and room + 1 or room, 'WITHSCORES')
-  local n = math.floor(#found / 2)
-  if whole and n > room then
-    local kept = uncut(found, room)
-    n = (kept == 0 and #members == 0) and room or kept
+    'LIMIT', 0, whole_prefixes and room + 1 or room, 'WITHSCORES')
+  if #found > 2 * room then
+    for i = #found, 2 * uncut(found, room) + 1, -1 do found[i] = nil end
   end
-  if n == 0 then return 0 end
   -- Right because they are the lane's first and nothing was added in between.
-  redis.call('ZREMRANGEBYRANK', lane, 0, n - 1)
-  for i = 1, 2 * n do members[#members + 1] = found[i] end
-  letters[#letters + 1] = string.rep(letter, n)
-  return n
+  if #found > 0 then redis.call('ZREMRANGEBYRANK', lane, 0, #found / 2 - 1) end
+  return found
 end
 
 local function head(letter)
@@ -53,55 +48,48 @@ local function head(letter)
   return first[2] and ring_of(first[2])
 end
 
-local known = redis.call('HGET', CLAIMS, req)
-local stamp = known and tonumber(known)
+local stamp = redis.call('HGET', CLAIMS, req)
 local rescued, earliest = 0, nil
 
-if known then
+if stamp then
   -- The reply was lost and the call repeated: hand out what it still holds, and nothing more.
-  local record = members_of(stamp)
-  local keys, places = {}, {}
-  for key, letter, score in string.gmatch(record, '([^\n\t]+)\t(%a)(%d+)') do
-    keys[#keys + 1], places[#places + 1] = key, { letter, score }
+  each_member(stamp, function(key, _, score) keys[#keys + 1], scores[#scores + 1] = key, score end)
+  stamp = tonumber(stamp)
+  local held_keys, held_scores = {}, {}
+  for i, held_under in ipairs(stamps_of(keys)) do
+    if held_under == stamp then held_keys[#held_keys + 1], held_scores[#held_scores + 1] = keys[i], scores[i] end
   end
-  local stamps = stamps_of(keys)
-  for i, key in ipairs(keys) do
-    if stamps[i] == stamp then
-      members[#members + 1], members[#members + 2] = key, places[i][2]
-      letters[#letters + 1] = places[i][1]
-    end
-  end
+  keys, scores = held_keys, held_scores
 else
   rescued, earliest = rescue(RESCUES_PER_CLAIM, tonumber(ARGV[6]))
-  stamp = math.max(now, (tonumber(redis.call('HGET', META, 'stamp') or 0)) + 1)
-  if alone then take('s', math.min(1, limit), false)
-  else
-    local room = limit
-    for _, letter in ipairs({ 'h', 'n', 'l' }) do room = room - take(letter, room, whole_prefixes) end
-  end
-  local n = #members / 2
-  if n > 0 then
-    local held, lines, at = {}, { '' }, 0
-    local all_letters = table.concat(letters)
-    for i = 1, n do
-      local key, score = members[2 * i - 1], members[2 * i]
-      held[2 * i - 1], held[2 * i] = stamp * 1000 + score % 1000, key
-      lines[i + 1] = key .. '\t' .. string.sub(all_letters, i, i) .. score
+  stamp = math.max(now, (redis.call('HGET', META, 'stamp') or 0) + 1)
+  local stamp_text = string.format('%.0f', stamp)
+  local record, held = {}, {}
+  for _, letter in ipairs(alone and { 's' } or { 'h', 'n', 'l' }) do
+    local found = take(letter, (alone and math.min(1, limit) or limit) - #keys)
+    if #found > 0 then
+      record[#record + 1], record[#record + 2] = letter, found
+      local n = #keys
+      for i = 1, #found, 2 do
+        n = n + 1
+        local key, score = found[i], found[i + 1]
+        keys[n], scores[n] = key, score
+        -- The last three digits, which count failures, stay with it.
+        local failures = #score > 2 and string.sub(score, -3) or string.format('%03d', score)
+        held[2 * n - 1], held[2 * n] = stamp_text .. failures, key
+      end
     end
-    lines[n + 2] = ''
-    local name = string.format('%.0f', stamp)
+  end
+  if #keys > 0 then
     redis.call('ZADD', PREPARE, unpack(held))
-    redis.call('ZADD', LEASES, now + lease_ms, name)
-    redis.call('HSET', CLAIMS, req, name, name, req, 'm' .. name, table.concat(lines, '\n'))
-    redis.call('HSET', META, 'stamp', name, 'format', FORMAT)
+    redis.call('ZADD', LEASES, now + lease_ms, stamp_text)
+    redis.call('HSET', CLAIMS, req, stamp_text, stamp_text, req, 'm' .. stamp_text, cmsgpack.pack(record))
+    redis.call('HSET', META, 'stamp', stamp_text, 'format', FORMAT)
   end
 end
 
 local bodies, tries = {}, {}
-local n = #members / 2
-if n > 0 then
-  local keys = {}
-  for i = 1, n do keys[i] = members[2 * i - 1] end
+if #keys > 0 then
   bodies = redis.call('HMGET', POOL, unpack(keys))
   if redis.call('EXISTS', TRIES) == 1 then tries = redis.call('HMGET', TRIES, unpack(keys)) end
 end
@@ -126,5 +114,5 @@ if lease_end then redis.call('HSET', META, 'lease', lease_end) else redis.call('
 
 return {
   now, stamp, next_ring or -1, next_suspect or -1, lease_end and math.max(0, lease_end - now) or -1,
-  rescued, poisoned or '', members, bodies, tries,
+  rescued, poisoned or '', keys, scores, bodies, tries,
 }

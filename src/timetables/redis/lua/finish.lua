@@ -10,11 +10,15 @@
 local n, done_max = tonumber(ARGV[1]), tonumber(ARGV[2])
 local scores = redis.call('ZMSCORE', PREPARE, unpack(ARGV, 3, 2 + n))
 local held, stamps, answers, done = {}, {}, {}, 0
+local last_text, stamp
 for i = 1, n do
-  local stamp = tonumber(ARGV[2 + n + i])
+  if ARGV[2 + n + i] ~= last_text then
+    last_text = ARGV[2 + n + i]
+    stamp = tonumber(last_text)
+    stamps[stamp] = true
+  end
   if scores[i] and ring_of(scores[i]) == stamp then
     held[#held + 1] = ARGV[2 + i]
-    stamps[stamp] = true
     answers[i] = '1'
     if i <= done_max then done = done + 1 end
   else

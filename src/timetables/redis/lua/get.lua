@@ -12,19 +12,20 @@ local keys = ARGV
 local bodies = redis.call('HMGET', POOL, unpack(keys))
 local tries_of = redis.call('HMGET', TRIES, unpack(keys))
 local graves = redis.call('HMGET', GRAVES, unpack(keys))
-local letter_of, score_of, stamps = {}, {}, {}
+local letters, scores, stamps = {}, {}, {}
 if not only_dead then
-  letter_of, score_of = waiting(keys)
+  letters, scores = waiting(keys)
   stamps = stamps_of(keys)
 end
 local found = {}
 for i, key in ipairs(keys) do
   local tries = tries_of[i] or ''
-  if letter_of[key] then
-    found[i] = { 'p', string.format('%.0f', score_of[key]), '', bodies[i] or '', tries, '' }
+  if letters[i] then
+    found[i] = { 'p', scores[i], '', bodies[i] or '', tries, '' }
   elseif stamps[i] then
-    local _, score = place_of(members_of(stamps[i]), key)
-    found[i] = { 'c', string.format('%.0f', score), string.format('%.0f', stamps[i]), bodies[i] or '', tries, '' }
+    local stamp = text_of(stamps[i])
+    local _, score_of = places_of(stamp, { [key] = true })
+    found[i] = { 'c', text_of(score_of[key]), stamp, bodies[i] or '', tries, '' }
   elseif graves[i] then
     local cause, text, body = string.match(graves[i], '^([^\n]*)\n([^\n]*)\n(.*)$')
     found[i] = { 'd', redis.call('ZSCORE', DEAD, key) .. '000', '', body, text, cause }

@@ -6,7 +6,7 @@
 -- ARGV     '1' with the waiting, '1' with the held, '1' the dead instead, limit, score to start at, key to start
 --          after at that score ('' for none)
 -- Returns  now, keys and scores in turn, '1' if a lane has more than these
---@include cell
+--@include cell claims
 
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -47,17 +47,16 @@ else
   end
   if ARGV[2] == '1' then
     local held = redis.call('ZRANGE', PREPARE, 0, -1, 'WITHSCORES')
-    local stamp_of, records = {}, {}
+    local stamp_of, stamps = {}, {}
     for i = 1, #held, 2 do
-      local stamp = ring_of(held[i + 1])
+      local stamp = text_of(ring_of(held[i + 1]))
       stamp_of[held[i]] = stamp
-      records[stamp] = true
+      stamps[stamp] = true
     end
-    for stamp in pairs(records) do
-      local members = redis.call('HGET', CLAIMS, string.format('m%.0f', stamp)) or ''
-      for key, score in string.gmatch(members, '([^\n\t]+)\t%a(%d+)') do
+    for stamp in pairs(stamps) do
+      each_member(stamp, function(key, _, score)
         if stamp_of[key] == stamp then found[#found + 1], found[#found + 2] = key, score end
-      end
+      end)
     end
   end
 end

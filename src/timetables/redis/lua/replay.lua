@@ -5,20 +5,15 @@
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     keys
 -- Returns  now, a row of 'r' replayed, 'l' live, 'n' not found
---@include cell tries claims lanes
+--@include cell tries lanes
 
 local graves = redis.call('HMGET', GRAVES, unpack(ARGV))
-local _, _, missing = waiting(ARGV)
-local free = {}
-for _, key in ipairs(missing) do free[key] = true end
-if #missing > 0 then
-  for i, stamp in ipairs(stamps_of(missing)) do if stamp then free[missing[i]] = nil end end
-end
+local living = redis.call('HMGET', POOL, unpack(ARGV))
 local answers, keys, bodies, tried, tags = {}, {}, {}, {}, {}
 local added = { h = {}, n = {}, l = {} }
 for i, key in ipairs(ARGV) do
   if not graves[i] then answers[i] = 'n'
-  elseif not free[key] then answers[i] = 'l'
+  elseif living[i] then answers[i] = 'l'
   else
     answers[i] = 'r'
     local text, body = string.match(graves[i], '^[^\n]*\n([^\n]*)\n(.*)$')
@@ -28,16 +23,14 @@ for i, key in ipairs(ARGV) do
     bodies[#bodies + 1], bodies[#bodies + 2] = key, body
     tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
     local lane = added[priority_of(body)]
-    lane[#lane + 1], lane[#lane + 2] = now * 1000, key
+    lane[#lane + 1], lane[#lane + 2] = text_of(now * 1000), key
     each_tag(body, function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
   end
 end
 if #keys > 0 then
   redis.call('HSET', POOL, unpack(bodies))
   redis.call('HSET', TRIES, unpack(tried))
-  for letter, lane in pairs(added) do
-    if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
-  end
+  enter_lanes(added)
   if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
   redis.call('ZREM', DEAD, unpack(keys))
   redis.call('HDEL', GRAVES, unpack(keys))

@@ -10,100 +10,120 @@
 --          'K' kept in flight; then the due times of the kept ones, in order
 --@include cell tries claims lanes
 
-local keeps, quantum, n, letters, tagged = ARGV[1] == 'keep', tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
+local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local FIRST = 6
 local all_normal = letters == 'n'
+local keys, bodies, whens = {}, {}, {}
+for i = 1, n do
+  keys[i], bodies[i], whens[i] = ARGV[FIRST + 2 * i - 2], ARGV[FIRST + 2 * i - 1], ARGV[FIRST + 2 * n - 1 + i]
+end
 
-local function key_at(i) return ARGV[FIRST + 2 * i - 2] end
-local function body_at(i) return ARGV[FIRST + 2 * i - 1] end
-local function letter_at(i) return all_normal and 'n' or string.sub(letters, i, i) end
+local answers, kept_due = nil, {}
 
--- Which of them go in: all, or with 'keep' only those whose key is free.
-local entering, answers, kept_due = {}, nil, {}
-
-local function keep_the_living()
-  local keys = {}
-  for i = 1, n do keys[i] = key_at(i) end
-  local _, score_of = waiting(keys)
+-- With 'keep' only those go on whose key is free. Returns their positions.
+local function without_the_kept()
+  local _, scores = waiting(keys)
   local stamps = stamps_of(keys)
   local marked = redis.call('SMISMEMBER', MARKS, unpack(keys))
   local tries_of = redis.call('HMGET', TRIES, unpack(keys))
+  local free = {}
   answers = {}
   for i, key in ipairs(keys) do
     local held = stamps[i] and marked[i] == 0
-    if score_of[key] or held then
-      local score = score_of[key]
-      if held then _, score = place_of(members_of(stamps[i]), key) end
+    if scores[i] or held then
+      local score = scores[i]
+      if held then
+        local _, score_of = places_of(text_of(stamps[i]), { [key] = true })
+        score = score_of[key]
+      end
       answers[i] = held and 'K' or 'k'
       kept_due[#kept_due + 1] = read_tries(tries_of[i], ring_of(score), 0).due
     else
-      entering[#entering + 1] = i
+      free[#free + 1] = i
     end
   end
+  return free
 end
 
-if keeps then keep_the_living() else for i = 1, n do entering[i] = i end end
-if #entering == 0 then return { now, table.concat(answers), kept_due } end
+local entering
+if ARGV[1] == 'keep' then
+  entering = without_the_kept()
+  if #entering == 0 then return { now, table.concat(answers), kept_due } end
+  local some_keys, some_bodies, some_whens = {}, {}, {}
+  for at, i in ipairs(entering) do
+    some_keys[at], some_bodies[at], some_whens[at] = keys[i], bodies[i], whens[i]
+  end
+  keys, bodies, whens = some_keys, some_bodies, some_whens
+end
+local function position(at) return entering and entering[at] or at end
 
 -- Tags of those about to be replaced, while their bodies are still there.
-local keys = {}
-for at, i in ipairs(entering) do keys[at] = key_at(i) end
 untag(keys)
 
 local fresh
-if #entering == n then
+if #keys == n then
   fresh = redis.call('HSET', POOL, unpack(ARGV, FIRST, FIRST + 2 * n - 1))
 else
-  local pairs_in = {}
-  for at, i in ipairs(entering) do pairs_in[2 * at - 1], pairs_in[2 * at] = key_at(i), body_at(i) end
-  fresh = redis.call('HSET', POOL, unpack(pairs_in))
+  local flat = {}
+  for at, key in ipairs(keys) do flat[2 * at - 1], flat[2 * at] = key, bodies[at] end
+  fresh = redis.call('HSET', POOL, unpack(flat))
 end
 
 local fenced = {}
-if fresh < #entering then
+if fresh < #keys then
   answers = answers or {}
-  local letter_of, _, elsewhere = waiting(keys)
-  local old = {}
-  for at, i in ipairs(entering) do
-    answers[i] = letter_of[keys[at]] and 'r' or 'c'
-    if letter_of[keys[at]] then old[#old + 1] = keys[at] end
+  local old_letters, _, elsewhere = waiting(keys)
+  local old, in_letters = {}, {}
+  for at, key in ipairs(keys) do
+    if old_letters[at] then
+      answers[position(at)] = 'r'
+      old[#old + 1], in_letters[#in_letters + 1] = key, old_letters[at]
+    end
   end
-  leave_lanes(old, letter_of)
+  leave_lanes(old, in_letters)
   if #elsewhere > 0 then
-    local stamps, held, touched, stamp_of = stamps_of(elsewhere), {}, {}, {}
-    for at, key in ipairs(elsewhere) do
-      if stamps[at] then
-        held[#held + 1] = key
-        old[#old + 1] = key
-        touched[stamps[at]] = true
-        stamp_of[key] = stamps[at]
-        fenced[#fenced + 1], fenced[#fenced + 2] = string.format('%.0f', stamps[at]), key
+    local left, held, touched = {}, {}, {}
+    for at, i in ipairs(elsewhere) do left[at] = keys[i] end
+    for at, stamp in ipairs(stamps_of(left)) do
+      if stamp then
+        answers[position(elsewhere[at])] = 'f'
+        held[#held + 1] = left[at]
+        old[#old + 1] = left[at]
+        touched[stamp] = true
+        fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), left[at]
       end
     end
     if #held > 0 then
       redis.call('ZREM', PREPARE, unpack(held))
       redis.call('SREM', MARKS, unpack(held))
       drop_if_empty(touched)
-      for at, i in ipairs(entering) do if stamp_of[keys[at]] then answers[i] = 'f' end end
     end
   end
   if #old > 0 then redis.call('HDEL', TRIES, unpack(old)) end
 end
 
-local added, tags, earliest = { h = {}, n = {}, l = {} }, {}, math.huge
-for at, i in ipairs(entering) do
-  local key, ring = keys[at], ring_at(ARGV[FIRST + 2 * n - 1 + i], quantum)
-  local lane = added[letter_at(i)]
-  lane[#lane + 1], lane[#lane + 2] = ring * 1000, key
-  if ring < earliest then earliest = ring end
-  if tagged then
-    each_tag(body_at(i), function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
+local added, earliest = { h = {}, n = {}, l = {} }, math.huge
+local last_when, ring, score
+for at, key in ipairs(keys) do
+  if whens[at] ~= last_when then
+    last_when = whens[at]
+    ring = ring_at(last_when, quantum)
+    score = text_of(ring * 1000)
+    if ring < earliest then earliest = ring end
   end
+  local i = position(at)
+  local lane = added[all_normal and 'n' or string.sub(letters, i, i)]
+  local size = #lane
+  lane[size + 1], lane[size + 2] = score, key
 end
-for letter, lane in pairs(added) do
-  if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
+enter_lanes(added)
+if tagged then
+  local tags = {}
+  for at, key in ipairs(keys) do
+    each_tag(bodies[at], function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
+  end
+  if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
 end
-if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
 count('scheduled', fresh)
 tell_ring(earliest)
 tell_fence('replaced', fenced)

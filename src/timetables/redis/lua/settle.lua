@@ -6,7 +6,7 @@
 -- ARGV     n, then five for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead', delay in ms or the cause of
 --          death, error ('1' or '0' before it for a death that is a failure or not)
 -- Returns  now, a row of '1' settled and '0' stale
---@include cell tries claims bury
+--@include cell tries claims lanes bury
 
 local n = tonumber(ARGV[1])
 local all = {}
@@ -20,11 +20,15 @@ for i = 1, n do
 end
 if #held == 0 then return { now, table.concat(answers) } end
 
-local keys, touched, records = {}, {}, {}
+local keys, touched = {}, {}
 for at, i in ipairs(held) do
   keys[at] = all[i]
-  touched[stamps[i]] = true
-  records[stamps[i]] = records[stamps[i]] or members_of(stamps[i])
+  touched[stamps[i]] = touched[stamps[i]] or {}
+  touched[stamps[i]][all[i]] = true
+end
+local letter_of, score_of = {}, {}
+for stamp, wanted in pairs(touched) do
+  letter_of[stamp], score_of[stamp] = places_of(text_of(stamp), wanted)
 end
 local tries_of = redis.call('HMGET', TRIES, unpack(keys))
 local marked = redis.call('SMISMEMBER', MARKS, unpack(keys))
@@ -35,14 +39,14 @@ local cancelled, deaths, tried, earliest = {}, {}, {}, nil
 
 local function wait(letter, score, key)
   local lane = added[letter]
-  lane[#lane + 1], lane[#lane + 2] = score, key
+  lane[#lane + 1], lane[#lane + 2] = text_of(score), key
   local ring = ring_of(score)
   if earliest == nil or ring < earliest then earliest = ring end
 end
 
 for at, i in ipairs(held) do
   local key, kind, number, text = keys[at], ARGV[5 * i - 1], ARGV[5 * i], ARGV[5 * i + 1]
-  local letter, score = place_of(records[stamps[i]], key)
+  local letter, score = letter_of[stamps[i]][key], score_of[stamps[i]][key]
   local tries = read_tries(tries_of[at], ring_of(score), stamps[i])
   if kind == 'dead' then
     if string.byte(text) == 49 then tries.failures = tries.failures + 1 end
@@ -72,9 +76,7 @@ end
 
 redis.call('ZREM', PREPARE, unpack(keys))
 if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
-for letter, lane in pairs(added) do
-  if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
-end
+enter_lanes(added)
 if #cancelled > 0 then
   untag(cancelled)
   redis.call('HDEL', POOL, unpack(cancelled))

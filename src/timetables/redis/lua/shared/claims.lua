@@ -1,14 +1,24 @@
 -- The prepare queue. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and
--- 'm' .. <stamp> → its members, as lines '\n<key>\t<lane letter><score>' that end with '\n'. A key has no control
--- characters, so that a plain search finds it and nothing else.
-local function members_of(stamp)
-  return redis.call('HGET', CLAIMS, string.format('m%.0f', stamp))
+-- 'm' .. <stamp> → its members, packed: for each lane it took from, the lane's letter and keys and scores in turn.
+
+-- Visits every member of a claim: key, lane letter, score.
+local function each_member(stamp_text, visit)
+  local packed = redis.call('HGET', CLAIMS, 'm' .. stamp_text)
+  if not packed then return end
+  local lanes = cmsgpack.unpack(packed)
+  for at = 1, #lanes, 2 do
+    local letter, found = lanes[at], lanes[at + 1]
+    for i = 1, #found, 2 do visit(found[i], letter, found[i + 1]) end
+  end
 end
 
--- The lane letter and the score that a member had when it was claimed.
-local function place_of(members, key)
-  local _, at = string.find(members, '\n' .. key .. '\t', 1, true)
-  return string.sub(members, at + 1, at + 1), tonumber(string.match(members, '^%d+', at + 2))
+-- The lane letter and the score that each of some members had when it was claimed, by key.
+local function places_of(stamp_text, wanted)
+  local letter_of, score_of = {}, {}
+  each_member(stamp_text, function(key, letter, score)
+    if wanted[key] then letter_of[key], score_of[key] = letter, tonumber(score) end
+  end)
+  return letter_of, score_of
 end
 
 -- The stamps under which these keys are held, false where they are not.
@@ -22,7 +32,7 @@ end
 local function drop_if_empty(stamps)
   for stamp in pairs(stamps) do
     if redis.call('ZCOUNT', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX) == 0 then
-      local name = string.format('%.0f', stamp)
+      local name = text_of(stamp)
       local req = redis.call('HGET', CLAIMS, name)
       if req then redis.call('HDEL', CLAIMS, req, name, 'm' .. name) end
       redis.call('ZREM', LEASES, name)

@@ -1,26 +1,37 @@
--- Where tasks wait. For each key the letter of its lane and its score there; false where it is in none.
+-- Where tasks wait. For each of `keys` the letter of its lane and its score there, by position; nil where it is in
+-- none, and then its position is in the third answer.
 local function waiting(keys)
-  local letter_of, score_of, missing = {}, {}, keys
-  for _, letter in ipairs({ 'n', 'h', 'l', 's' }) do
+  local letters, found = {}, redis.call('ZMSCORE', NORMAL, unpack(keys))
+  local missing = {}
+  for i = 1, #keys do
+    if found[i] then letters[i] = 'n' else missing[#missing + 1] = i end
+  end
+  for _, letter in ipairs({ 'h', 'l', 's' }) do
     if #missing == 0 then break end
-    local scores = redis.call('ZMSCORE', LANE_OF[letter], unpack(missing))
-    local still = {}
-    for i, key in ipairs(missing) do
-      if scores[i] then letter_of[key], score_of[key] = letter, tonumber(scores[i])
-      else still[#still + 1] = key end
+    local left, still = {}, {}
+    for at, i in ipairs(missing) do left[at] = keys[i] end
+    for at, score in ipairs(redis.call('ZMSCORE', LANE_OF[letter], unpack(left))) do
+      local i = missing[at]
+      if score then letters[i], found[i] = letter, score else still[#still + 1] = i end
     end
     missing = still
   end
-  return letter_of, score_of, missing
+  return letters, found, missing
 end
 
 -- Out of the lanes they are in.
-local function leave_lanes(keys, letter_of)
+local function leave_lanes(keys, letters)
   local leaving = {}
-  for _, key in ipairs(keys) do
-    local letter = letter_of[key]
-    leaving[letter] = leaving[letter] or {}
-    table.insert(leaving[letter], key)
+  for i, key in ipairs(keys) do
+    local gone = leaving[letters[i]]
+    if gone then gone[#gone + 1] = key else leaving[letters[i]] = { key } end
   end
   for letter, gone in pairs(leaving) do redis.call('ZREM', LANE_OF[letter], unpack(gone)) end
+end
+
+-- Into lanes. `added` has for some letters scores and keys in turn.
+local function enter_lanes(added)
+  for letter, lane in pairs(added) do
+    if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
+  end
 end

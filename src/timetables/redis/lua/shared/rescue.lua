@@ -10,18 +10,16 @@ local function rescue(claims_max, seed)
   local rescued, earliest, spread = 0, nil, nil
   local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
   for _, name in ipairs(expired) do
-    local members = redis.call('HGET', CLAIMS, 'm' .. name) or '\n'
     local stamp = tonumber(name)
     local keys, letters, rings = {}, {}, {}
-    for key, letter, score in string.gmatch(members, '([^\n\t]+)\t(%a)(%d+)') do
+    each_member(name, function(key, letter, score)
       keys[#keys + 1], letters[#letters + 1], rings[#rings + 1] = key, letter, ring_of(score)
-    end
-    local stamps = stamps_of(keys)
+    end)
     local held, letter_of, ring_of_key = {}, {}, {}
-    for i, key in ipairs(keys) do
-      if stamps[i] == stamp then
-        held[#held + 1] = key
-        letter_of[key], ring_of_key[key] = letters[i], rings[i]
+    for i, held_under in ipairs(#keys > 0 and stamps_of(keys) or {}) do
+      if held_under == stamp then
+        held[#held + 1] = keys[i]
+        letter_of[keys[i]], ring_of_key[keys[i]] = letters[i], rings[i]
       end
     end
     if #held > 0 then
@@ -45,7 +43,7 @@ local function rescue(claims_max, seed)
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
           local lane = added[tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])]
-          lane[#lane + 1], lane[#lane + 2] = score_at(ring, tries), key
+          lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
           tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
           if earliest == nil or ring < earliest then earliest = ring end
           rescued = rescued + 1
@@ -53,9 +51,7 @@ local function rescue(claims_max, seed)
       end
       redis.call('ZREM', PREPARE, unpack(held))
       if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
-      for letter, lane in pairs(added) do
-        if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end
-      end
+      enter_lanes(added)
       if #cancelled > 0 then
         untag(cancelled)
         redis.call('HDEL', POOL, unpack(cancelled))
