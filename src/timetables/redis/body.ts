@@ -12,7 +12,6 @@ const PRIORITY_OF: Record<string, Priority> = { h: 'high', n: 'normal', l: 'low'
 const NO_TAGS: readonly string[] = Object.freeze([])
 
 export interface Body {
-  readonly createdMs: number
   readonly priority: Priority
   readonly tags: readonly string[]
   readonly json: string
@@ -33,12 +32,11 @@ export function encodeBody(
 }
 
 export function decodeBody(text: string): Body {
-  const createdMs = decodeCreated(text)
   if (text.charCodeAt(CREATED_LENGTH) !== HASH)
-    return { createdMs, priority: 'normal', tags: NO_TAGS, json: text.slice(CREATED_LENGTH) }
+    return { priority: 'normal', tags: NO_TAGS, json: text.slice(CREATED_LENGTH) }
   const end = text.indexOf('\n', CREATED_LENGTH)
   const [letter = 'n', ...tags] = text.slice(CREATED_LENGTH + 1, end).split('\t')
-  return { createdMs, priority: PRIORITY_OF[letter] ?? 'normal', tags, json: text.slice(end + 1) }
+  return { priority: PRIORITY_OF[letter] ?? 'normal', tags, json: text.slice(end + 1) }
 }
 
 const HASH = '#'.charCodeAt(0)
@@ -60,7 +58,7 @@ export function createdText(ms: number): string {
 let lastMs = -1
 let lastText = ''
 
-function decodeCreated(text: string): number {
+export function createdMsOf(text: string): number {
   let ms = 0
   for (let i = 0; i < CREATED_LENGTH; i++) ms = ms * 64 + Math.max(0, DIGITS.indexOf(text.charAt(i)))
   return ms

@@ -46,7 +46,7 @@ export class Caller {
   async run<A extends readonly unknown[]>(
     name: ScriptName,
     keys: CellKeys,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs = this.deadlineMs(),
   ): Promise<[nowMs: number, ...A]> {
     const { sha, source } = this.#scripts[name]

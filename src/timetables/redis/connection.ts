@@ -62,7 +62,7 @@ export class Connection {
   }
 
   /** Answers what Redis answered. Its error replies are thrown as they are; anything else as a TocsinError. */
-  async send(args: readonly string[], { doing, deadlineMs, repeatable }: Call): Promise<unknown> {
+  async send(args: readonly (string | Buffer)[], { doing, deadlineMs, repeatable }: Call): Promise<unknown> {
     if (this.#isClosed) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
     const client = this.#client
     const leftMs = deadlineMs - this.#parts.clock.monotonicNow()
@@ -70,7 +70,7 @@ export class Connection {
     if (!client.isReady) throw cutOff(doing, false, repeatable, new Error(`${this.#parts.where} is away`))
     const callOff = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
     try {
-      return await client.sendCommand(args as string[])
+      return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
       if (error instanceof ErrorReply) throw error
       throw cutOff(doing, true, repeatable, error)
@@ -100,6 +100,8 @@ export class Connection {
     const client = createClient({
       ...options,
       disableOfflineQueue: true,
+      // Each call has a deadline of ours; a second timer for each would cost as much as the call.
+      commandOptions: { timeout: 0 },
       socket: {
         ...options.socket,
         // The first connection says at once what is wrong; a lost one is tried for ever.

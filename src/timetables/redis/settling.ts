@@ -1,47 +1,60 @@
 /** How settlements are told to the scripts: what ends goes one way, what goes on the other, in bounded pieces. */
+import { packLists } from './packing.ts'
 import type { SettleAnswer, SettleOutcome, Settlement } from '../../timetable.ts'
 
 const PIECE_MAX = 1_000
 
 /** One script call, and whose answers it brings. */
 export interface SettlePiece {
-  readonly script: 'finish' | 'settle'
+  readonly way: Way
   readonly settlements: readonly Settlement[]
   readonly indexes: readonly number[]
 }
 
+/** What ends goes by itself, in the leanest way; everything else together. */
+type Way = 'done' | 'obsolete' | 'on'
+
 /** A key that comes twice goes into a later piece: pieces take effect in order, and the second finds it settled. */
 export function settlePieces(settlements: readonly Settlement[]): SettlePiece[] {
-  const pieces: { script: 'finish' | 'settle'; settlements: Settlement[]; indexes: number[] }[] = []
-  const open = { finish: -1, settle: -1 }
+  const pieces: { way: Way; settlements: Settlement[]; indexes: number[] }[] = []
+  let open = new Map<Way, (typeof pieces)[number]>()
   let keys = new Set<string>()
-  settlements.forEach((settlement, index) => {
+  for (let index = 0; index < settlements.length; index++) {
+    const settlement = settlements[index] as Settlement
     if (keys.has(settlement.key)) {
       keys = new Set()
-      open.finish = open.settle = -1
+      open = new Map()
     }
     keys.add(settlement.key)
-    const script = isEnd(settlement.outcome) ? 'finish' : 'settle'
-    let piece = pieces[open[script]]
+    const way = wayOf(settlement.outcome)
+    let piece = open.get(way)
     if (piece === undefined || piece.settlements.length === PIECE_MAX) {
-      piece = { script, settlements: [], indexes: [] }
-      open[script] = pieces.push(piece) - 1
+      piece = { way, settlements: [], indexes: [] }
+      open.set(way, piece)
+      pieces.push(piece)
     }
     piece.settlements.push(settlement)
     piece.indexes.push(index)
-  })
-  return pieces.map((piece) => (piece.script === 'finish' ? doneFirst(piece) : piece))
+  }
+  return pieces
 }
 
-export function settleArgs({ script, settlements }: SettlePiece): string[] {
+export function scriptOf({ way }: SettlePiece): 'finish' | 'settle' {
+  return way === 'on' ? 'settle' : 'finish'
+}
+
+export function settleArgs({ way, settlements }: SettlePiece): (string | Buffer)[] {
+  if (way !== 'on')
+    return [
+      way,
+      packLists(
+        settlements.map(({ key }) => key),
+        stampsInRows(settlements),
+      ),
+    ]
   const args = [String(settlements.length)]
-  if (script === 'finish') {
-    args.push(String(settlements.filter(({ outcome }) => outcome.kind === 'done').length))
-    for (const { key } of settlements) args.push(key)
-    for (const { stamp } of settlements) args.push(String(stamp))
-  } else
-    for (const { key, stamp, outcome } of settlements)
-      args.push(key, String(stamp), outcome.kind, ...outcomeArgs(outcome))
+  for (const { key, stamp, outcome } of settlements)
+    args.push(key, String(stamp), outcome.kind, ...outcomeArgs(outcome))
   return args
 }
 
@@ -50,20 +63,19 @@ export function settleAnswers(row: string, count: number): SettleAnswer[] {
   return Array.from({ length: count }, (_, i) => (row === '' || row[i] === '1' ? 'settled' : 'stale'))
 }
 
-function isEnd({ kind }: SettleOutcome): boolean {
-  return kind === 'done' || kind === 'obsolete'
+/** Stamps, each with the number of settlements in a row that have it: mostly all of them come from one claim. */
+function stampsInRows(settlements: readonly Settlement[]): string[] {
+  const rows: { stamp: number; count: number }[] = []
+  for (const { stamp } of settlements) {
+    const last = rows.at(-1)
+    if (last?.stamp === stamp) last.count++
+    else rows.push({ stamp, count: 1 })
+  }
+  return rows.flatMap(({ stamp, count }) => [String(stamp), String(count)])
 }
 
-function doneFirst({ script, settlements, indexes }: SettlePiece): SettlePiece {
-  if (settlements.every(({ outcome }) => outcome.kind === 'done')) return { script, settlements, indexes }
-  const isDone = (i: number) => settlements[i]?.outcome.kind === 'done'
-  const all = [...settlements.keys()]
-  const order = [...all.filter(isDone), ...all.filter((i) => !isDone(i))]
-  return {
-    script,
-    settlements: order.map((i) => settlements[i] as Settlement),
-    indexes: order.map((i) => indexes[i] as number),
-  }
+function wayOf({ kind }: SettleOutcome): Way {
+  return kind === 'done' || kind === 'obsolete' ? kind : 'on'
 }
 
 function outcomeArgs(outcome: SettleOutcome): [string, string] {

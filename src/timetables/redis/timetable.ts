@@ -25,6 +25,7 @@ import type {
   Timetable,
   Watcher,
 } from '../../timetable.ts'
+import { packLists } from './packing.ts'
 import { createdText, encodeBody, laneLetter } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
@@ -32,7 +33,7 @@ import { type Candidate, listPage } from './listing.ts'
 import type { RecordClock } from './record-clock.ts'
 import type { Replicas } from './replicas.ts'
 import type { RunKind, Runs } from './runs.ts'
-import { settleAnswers, settleArgs, settlePieces } from './settling.ts'
+import { scriptOf, settleAnswers, settleArgs, settlePieces } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
 
@@ -158,7 +159,7 @@ export class RedisTimetable implements Timetable {
     const answers = new Array<SettleAnswer>(settlements.length)
     await Promise.all(
       settlePieces(settlements).map(async (piece) => {
-        const [, row] = await this.#run<[string]>(piece.script, topic, cell, settleArgs(piece))
+        const [, row] = await this.#run<[string]>(scriptOf(piece), topic, cell, settleArgs(piece))
         settleAnswers(row, piece.indexes.length).forEach((answer, i) => {
           answers[piece.indexes[i] as number] = answer
         })
@@ -244,9 +245,17 @@ export class RedisTimetable implements Timetable {
     const letters = isPlain ? 'n' : run.map(({ priority }) => laneLetter(priority)).join('')
     const created = createdText(this.#parts.recordClock.now())
     const hasTags = run.some(({ tags }) => tags !== null)
-    const args = [onConflict, String(quantumMs), String(run.length), letters, hasTags ? '1' : '0']
-    for (const { key, body, priority, tags } of run) args.push(key, encodeBody(created, body, priority, tags))
-    for (const { when } of run) args.push(whenArg(when))
+    const keysAndBodies: string[] = []
+    for (const { key, body, priority, tags } of run)
+      keysAndBodies.push(key, encodeBody(created, body, priority, tags))
+    const args = [
+      onConflict,
+      String(quantumMs),
+      String(run.length),
+      letters,
+      hasTags ? '1' : '0',
+      packLists(keysAndBodies, whenArgs(run)),
+    ]
     const reply = await this.#writeScript<[string, number[]]>('schedule', topic, cell, args, deadlineMs)
     const [nowMs, row, keptDues] = reply
     let kept = 0
@@ -273,7 +282,7 @@ export class RedisTimetable implements Timetable {
 
   #cancelKinds(topic: string): readonly RunKind<Place, CancelAnswer>[] {
     const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
-      const args = [this.#seed(), ...run.map(({ key }) => key)]
+      const args = [this.#seed(), packLists(run.map(({ key }) => key))]
       const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
       return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
     })
@@ -310,7 +319,7 @@ export class RedisTimetable implements Timetable {
     name: 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'purge',
     topic: string,
     cell: number,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     deadlineMs: number,
   ): Promise<[number, ...A]> {
     return this.#parts.writer.run<A>(name, this.#parts.keys.of(topic, cell), args, deadlineMs)
@@ -320,7 +329,7 @@ export class RedisTimetable implements Timetable {
     name: Parameters<Caller['run']>[0],
     topic: string,
     cell: number,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
   ): Promise<[number, ...A]> {
     return this.#parts.caller.run<A>(name, this.#parts.keys.of(topic, cell), args)
   }
@@ -445,6 +454,14 @@ function rescheduleAnswer(due: number): RescheduleAnswer {
 
 function whenArg({ kind, ms }: RingTime): string {
   return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
+}
+
+/** One for all where they are the same. */
+function whenArgs(run: readonly NewEntry[]): string[] {
+  const first = run[0]?.when
+  if (run.every(({ when }) => when.kind === first?.kind && when.ms === first.ms))
+    return first === undefined ? [] : [whenArg(first)]
+  return run.map(({ when }) => whenArg(when))
 }
 
 /** As ring_at in lua/shared/cell.lua computes it, so that its answer need not name it for each task. */

@@ -2,7 +2,7 @@
 import { taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView } from '../../timetable.ts'
 import type { DeadCause } from '../../task.ts'
-import { decodeBody } from './body.ts'
+import { createdMsOf, decodeBody } from './body.ts'
 import { readTries } from './tries.ts'
 
 const STATE_OF = { p: 'pending', c: 'claimed', d: 'dead' } as const
@@ -26,6 +26,7 @@ export function viewOf(topic: string, key: string, found: FoundTask): EntryView 
   if (letter === '') return null
   const tries = triesText === '' ? null : readTries(triesText)
   const body = decodeBody(text)
+  const createdMs = createdMsOf(text)
   const ringMs = ringMsOf(score)
   const firstStamp = tries?.firstStamp ?? (stamp === '' ? null : Number(stamp))
   const isDead = letter === 'd'
@@ -40,8 +41,8 @@ export function viewOf(topic: string, key: string, found: FoundTask): EntryView 
     deliveries: (tries?.deliveries ?? 0) + (letter === 'c' ? 1 : 0),
     tags: body.tags,
     priority: body.priority,
-    createdMs: body.createdMs,
-    updatedMs: isDead ? ringMs : Math.max(body.createdMs, tries?.updatedMs ?? 0),
+    createdMs,
+    updatedMs: isDead ? ringMs : Math.max(createdMs, tries?.updatedMs ?? 0),
     lastError: tries?.error ?? (isDead ? '' : null),
     deadCause: isDead ? (cause as DeadCause) : null,
   }

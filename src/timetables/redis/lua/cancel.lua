@@ -3,14 +3,13 @@
 -- was lost: in between, somebody may have scheduled the key again.
 --
 -- KEYS     the cell's (shared/cell.lua)
--- ARGV     seed of the spread of rescued tasks, keys
+-- ARGV     seed of the spread of rescued tasks, packed: keys
 -- Returns  now, '' when all were cancelled, else a row of 'c' cancelled, 'f' in flight, 'n' not found
 --@include cell tries claims lanes bury rescue
 
-local seed = tonumber(table.remove(ARGV, 1))
-local keys = ARGV
+local keys = cmsgpack.unpack(ARGV[2])
 -- A task under an expired lease is nobody's: back with it first, then the answer.
-local earliest = rescue_all(seed)
+local earliest = rescue_all(tonumber(ARGV[1]))
 local letters, _, elsewhere = waiting(keys)
 local ended, in_letters = keys, letters
 if #elsewhere > 0 then

@@ -3,27 +3,23 @@
 -- May be repeated: a second time the tasks are not held, and nothing changes.
 --
 -- KEYS     the cell's (shared/cell.lua)
--- ARGV     n, how many of them are done (the others are obsolete), n keys, n stamps
+-- ARGV     'done' | 'obsolete', packed: keys; stamps and how many of the keys each is for, in turn
 -- Returns  now, '' when all were held, else a row of '1' settled and '0' stale
 --@include cell claims
 
-local n, done_max = tonumber(ARGV[1]), tonumber(ARGV[2])
-local scores = redis.call('ZMSCORE', PREPARE, unpack(ARGV, 3, 2 + n))
-local held, stamps, answers, done = {}, {}, {}, 0
-local last_text, stamp
-for i = 1, n do
-  if ARGV[2 + n + i] ~= last_text then
-    last_text = ARGV[2 + n + i]
-    stamp = tonumber(last_text)
-    stamps[stamp] = true
+local keys, stamps = cmsgpack.unpack(ARGV[2])
+local scores = redis.call('ZMSCORE', PREPARE, unpack(keys))
+local held, touched, answers, at = {}, {}, {}, 0
+for group = 1, #stamps, 2 do
+  local stamp = tonumber(stamps[group])
+  local untried = stamps[group] .. '000'
+  touched[stamp] = true
+  for i = at + 1, at + stamps[group + 1] do
+    local is_held = scores[i] and (scores[i] == untried or ring_of(scores[i]) == stamp)
+    if is_held then held[#held + 1] = keys[i] end
+    answers[i] = is_held and '1' or '0'
   end
-  if scores[i] and ring_of(scores[i]) == stamp then
-    held[#held + 1] = ARGV[2 + i]
-    answers[i] = '1'
-    if i <= done_max then done = done + 1 end
-  else
-    answers[i] = '0'
-  end
+  at = at + stamps[group + 1]
 end
 if #held > 0 then
   -- Topics without tags, retries and cancelled claims skip all three.
@@ -34,8 +30,7 @@ if #held > 0 then
   end
   redis.call('ZREM', PREPARE, unpack(held))
   redis.call('HDEL', POOL, unpack(held))
-  drop_if_empty(stamps)
-  count('done', done)
-  count('obsolete', #held - done)
+  drop_if_empty(touched)
+  count(ARGV[1], #held)
 end
-return { now, #held == n and '' or table.concat(answers) }
+return { now, #held == #keys and '' or table.concat(answers) }

@@ -5,18 +5,16 @@
 --
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     'replace' | 'keep', quantum in ms, n, lane letters in a row ('n' alone: all normal), '1' if any has tags,
---          n keys and bodies in turn, n times ('+ms' a delay, a bare number an instant)
+--          packed: n keys and bodies in turn; n times, or one for all ('+ms' a delay, a bare number an instant)
 -- Returns  now, '' when all were created, else a row of 'c' created, 'r' replaced, 'f' replaced in flight, 'k' kept,
 --          'K' kept in flight; then the due times of the kept ones, in order
 --@include cell tries claims lanes
 
 local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
-local FIRST = 6
-local all_normal = letters == 'n'
-local keys, bodies, whens = {}, {}, {}
-for i = 1, n do
-  keys[i], bodies[i], whens[i] = ARGV[FIRST + 2 * i - 2], ARGV[FIRST + 2 * i - 1], ARGV[FIRST + 2 * n - 1 + i]
-end
+local keys_and_bodies, whens = cmsgpack.unpack(ARGV[6])
+local all_normal, one_when = letters == 'n', #whens == 1
+local keys = {}
+for i = 1, n do keys[i] = keys_and_bodies[2 * i - 1] end
 
 local answers, kept_due = nil, {}
 
@@ -49,25 +47,18 @@ local entering
 if ARGV[1] == 'keep' then
   entering = without_the_kept()
   if #entering == 0 then return { now, table.concat(answers), kept_due } end
-  local some_keys, some_bodies, some_whens = {}, {}, {}
+  local free, flat = {}, {}
   for at, i in ipairs(entering) do
-    some_keys[at], some_bodies[at], some_whens[at] = keys[i], bodies[i], whens[i]
+    free[at], flat[2 * at - 1], flat[2 * at] = keys[i], keys[i], keys_and_bodies[2 * i]
   end
-  keys, bodies, whens = some_keys, some_bodies, some_whens
+  keys, keys_and_bodies = free, flat
 end
 local function position(at) return entering and entering[at] or at end
 
 -- Tags of those about to be replaced, while their bodies are still there.
 untag(keys)
 
-local fresh
-if #keys == n then
-  fresh = redis.call('HSET', POOL, unpack(ARGV, FIRST, FIRST + 2 * n - 1))
-else
-  local flat = {}
-  for at, key in ipairs(keys) do flat[2 * at - 1], flat[2 * at] = key, bodies[at] end
-  fresh = redis.call('HSET', POOL, unpack(flat))
-end
+local fresh = redis.call('HSET', POOL, unpack(keys_and_bodies))
 
 local fenced = {}
 if fresh < #keys then
@@ -105,13 +96,14 @@ end
 local added, earliest = { h = {}, n = {}, l = {} }, math.huge
 local last_when, ring, score
 for at, key in ipairs(keys) do
-  if whens[at] ~= last_when then
-    last_when = whens[at]
+  local i = position(at)
+  local when = whens[one_when and 1 or i]
+  if when ~= last_when then
+    last_when = when
     ring = ring_at(last_when, quantum)
     score = text_of(ring * 1000)
     if ring < earliest then earliest = ring end
   end
-  local i = position(at)
   local lane = added[all_normal and 'n' or string.sub(letters, i, i)]
   local size = #lane
   lane[size + 1], lane[size + 2] = score, key
@@ -120,7 +112,7 @@ enter_lanes(added)
 if tagged then
   local tags = {}
   for at, key in ipairs(keys) do
-    each_tag(bodies[at], function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
+    each_tag(keys_and_bodies[2 * at], function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
   end
   if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
 end
