@@ -33,7 +33,7 @@ describe('room', () => {
     expect([room.reserve(nobody), room.reserve(nobody), room.reserve(nobody)]).toEqual([100, 100, 0])
   })
 
-  it('adds a prefetch of 100 ms of work at the measured rate, at most two batches', () => {
+  it('adds a prefetch of 100 ms of work at the measured rate, at most four batches', () => {
     const { room, clock } = roomOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     room.finished(2_000)
@@ -41,10 +41,9 @@ describe('room', () => {
     const fast = roomOf(10, { batchSize: 50 })
     fast.clock.moveTo(1_000)
     fast.room.finished(1_000_000)
-    // 10 places and a prefetch of 100: two batches of 50, then a gap of 10 that is not worth a claim.
-    expect([fast.room.reserve(nobody), fast.room.reserve(nobody), fast.room.reserve(nobody)]).toEqual([
-      50, 50, 0,
-    ])
+    // 10 places and a prefetch of 200: three batches of 50, then a gap of less than half that is not worth a claim.
+    const reserved = Array.from({ length: 4 }, () => fast.room.reserve(nobody))
+    expect(reserved).toEqual([50, 50, 50, 0])
   })
 
   it('refills the prefetch in halves, not task by task, but a free place at once', () => {
@@ -64,9 +63,9 @@ describe('room', () => {
 
   it('is closed while too many outcomes are not recorded', () => {
     const { room } = roomOf(10, { batchSize: 10 })
-    room.unrecorded = 21
+    room.unrecorded = 41
     expect(room.reserve(nobody)).toBe(0)
-    room.unrecorded = 20
+    room.unrecorded = 40
     expect(room.reserve(nobody)).toBe(10)
   })
 

@@ -7,8 +7,12 @@ import type { Settings } from '../config.ts'
 import type { Governor } from './governor.ts'
 import { RateMeter } from './rate-meter.ts'
 
-/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most two batches. */
+/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most some batches. */
 const PREFETCH_MS = 100
+const PREFETCH_BATCHES = 4
+
+/** Beyond so many batches of outcomes that are not recorded, nothing more is claimed. */
+const UNRECORDED_BATCHES = 4
 
 /** One claim call moves at most this many tasks. */
 const CLAIM_MAX = 1_000
@@ -163,7 +167,7 @@ export class Room {
 
   #room(): number {
     const { batchSize, mergeMs } = this.#settings()
-    if (this.unrecorded > 2 * Math.max(batchSize, this.#places)) return 0
+    if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#places)) return 0
     const free = this.freePlaces * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
     // A claim of less than a batch could cut a prefix that one batch would hold.
     if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
@@ -176,7 +180,9 @@ export class Room {
 
   #prefetch(): number {
     const { leaseMs, batchSize } = this.#settings()
-    return Math.floor(Math.min(this.#meter.perMs * Math.min(PREFETCH_MS, leaseMs / 10), 2 * batchSize))
+    return Math.floor(
+      Math.min(this.#meter.perMs * Math.min(PREFETCH_MS, leaseMs / 10), PREFETCH_BATCHES * batchSize),
+    )
   }
 }
 

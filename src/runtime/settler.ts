@@ -13,11 +13,14 @@ interface Item {
 
 interface Group {
   readonly at: CellAddress
-  items: Item[]
+  readonly items: Item[]
 }
 
+/** Rounds of calls that may be under way at once: a store far away is kept busy, and batches still grow under load. */
+const ROUNDS_MAX = 4
+
 /**
- * Records outcomes, many at a time: what ends during one turn of the event loop, or while the call before is under
+ * Records outcomes, many at a time: what ends during one turn of the event loop, or while enough calls are under
  * way, goes to the timetable in one call per cell.
  *
  * A call that fails is repeated for as long as the claim is trusted; repeating is safe, because a settled task
@@ -30,7 +33,10 @@ export class Settler {
   readonly #onError: (error: unknown) => void
   #groups = new Map<number, Group>()
   #backlog = 0
-  #flushing: Promise<void> | null = null
+  #isTurning = false
+  #rounds = 0
+  /** Calls and repetitions that are not over. */
+  readonly #underWay = new Set<Promise<void>>()
 
   constructor(
     timetable: Timetable,
@@ -56,30 +62,36 @@ export class Settler {
     if (group === undefined) this.#groups.set(at.cell, { at, items: [item] })
     else group.items.push(item)
     this.#backlog++
-    this.#flushing ??= this.#flush()
+    this.#sendSoon()
   }
 
   /** Resolves when everything added so far is recorded or given up. */
   async drained(): Promise<void> {
-    while (this.#flushing !== null) await this.#flushing
-  }
-
-  async #flush(): Promise<void> {
-    let failures = 0
-    try {
-      while (this.#groups.size > 0) {
-        await (failures === 0 ? this.#clock.turn() : this.#pause(failures))
-        const groups = [...this.#groups.values()]
-        this.#groups = new Map()
-        const recorded = await Promise.all(groups.map((group) => this.#record(group)))
-        failures = recorded.every(Boolean) ? 0 : failures + 1
-      }
-    } finally {
-      this.#flushing = null
+    while (this.#groups.size > 0 || this.#underWay.size > 0) {
+      if (this.#underWay.size === 0) await this.#clock.turn()
+      else await Promise.all(this.#underWay)
     }
   }
 
-  async #record(group: Group): Promise<boolean> {
+  #sendSoon(): void {
+    if (this.#isTurning || this.#groups.size === 0 || this.#rounds === ROUNDS_MAX) return
+    this.#isTurning = true
+    void this.#clock.turn().then(() => {
+      this.#isTurning = false
+      this.#follow(this.#send())
+    })
+  }
+
+  async #send(): Promise<void> {
+    const groups = [...this.#groups.values()]
+    this.#groups = new Map()
+    this.#rounds++
+    await Promise.all(groups.map((group) => this.#record(group, 0)))
+    this.#rounds--
+    this.#sendSoon()
+  }
+
+  async #record(group: Group, failures: number): Promise<void> {
     let answers: SettleAnswer[]
     try {
       answers = await this.#timetable.settle(
@@ -88,29 +100,34 @@ export class Settler {
       )
     } catch (error) {
       this.#onError(error)
-      this.#keep(group)
-      return false
+      const left = this.#stillTrusted(group)
+      // By itself: a cell that cannot be reached holds up no other.
+      if (left.items.length > 0) this.#follow(this.#repeat(left, failures + 1))
+      return
     }
     this.#backlog -= group.items.length
     group.items.forEach(({ task, settlement }, i) =>
       this.#onSettled(task, settlement.outcome, answers[i] ?? 'stale'),
     )
-    return true
   }
 
-  /** For another try, in front of what came since; what is not trusted any more belongs to the rescue. */
-  #keep({ at, items }: Group): void {
+  async #repeat(group: Group, failures: number): Promise<void> {
+    await sleep(this.#clock, Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX))
+    await this.#record(group, failures)
+  }
+
+  /** What is not trusted any more belongs to the rescue. */
+  #stillTrusted({ at, items }: Group): Group {
     const nowMs = this.#clock.monotonicNow()
     const trusted = items.filter(({ task }) => task.claim.trustedUntilMs > nowMs)
     this.#backlog -= items.length - trusted.length
     for (const { task, settlement } of items)
       if (task.claim.trustedUntilMs <= nowMs) this.#onSettled(task, settlement.outcome, 'stale')
-    if (trusted.length === 0) return
-    const later = this.#groups.get(at.cell)?.items ?? []
-    this.#groups.set(at.cell, { at, items: [...trusted, ...later] })
+    return { at, items: trusted }
   }
 
-  #pause(failures: number): Promise<void> {
-    return sleep(this.#clock, Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX))
+  #follow(work: Promise<void>): void {
+    const followed = work.finally(() => this.#underWay.delete(followed))
+    this.#underWay.add(followed)
   }
 }

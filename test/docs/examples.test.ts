@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
 
 const run = promisify(execFile)
@@ -12,11 +13,19 @@ const FOLDER = `${ROOT}/.doc-examples`
 const examples = documents().flatMap((file) => examplesOf(file, read(file)))
 const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${line}`
 
+/** Documents say where a Redis usually is; the examples get one of their own. */
+const USUAL_REDIS = 'redis://localhost:6379'
+let redis: RedisServer
+
 beforeAll(async () => {
+  redis = await startRedis()
   rmSync(FOLDER, { recursive: true, force: true })
   mkdirSync(FOLDER)
   for (const example of examples)
-    writeFileSync(`${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`, example.code)
+    writeFileSync(
+      `${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`,
+      example.code.replaceAll(USUAL_REDIS, redis.url),
+    )
   const options = { module: 'nodenext', target: 'es2023', strict: true, types: ['node'], skipLibCheck: true }
   const emit = { rootDir: '.', outDir: 'out', allowJs: true }
   const config = { compilerOptions: { ...options, ...emit }, include: ['*.mts', '*.mjs'], exclude: ['out'] }
@@ -27,7 +36,10 @@ beforeAll(async () => {
   })
 }, 60_000)
 
-afterAll(() => rmSync(FOLDER, { recursive: true, force: true }))
+afterAll(async () => {
+  rmSync(FOLDER, { recursive: true, force: true })
+  await redis.stop()
+})
 
 it('there are examples to run', () => {
   expect(examples.filter(({ file }) => file === 'README.md').length).toBeGreaterThanOrEqual(4)
