@@ -3,7 +3,15 @@
  * its own light background, so that it reads the same on a dark page.
  */
 import { describeMachine } from './machine.mjs'
-import { figuresOf, figureText, ratioOf, seriesOf } from './report.mjs'
+import {
+  describeVersions,
+  figuresOf,
+  figureText,
+  ratioOf,
+  ratioText,
+  ratioTitle,
+  seriesOf,
+} from './report.mjs'
 
 const WIDTH = 880
 const MARGIN = 32
@@ -26,7 +34,7 @@ const UNITS = {
 }
 
 export function chart(report) {
-  const { title, machine, rows, runs } = report
+  const { title, machine, rows, runs, versions } = report
   const series = seriesOf(rows)
   const figures = figuresOf(rows)
   const parts = [
@@ -40,9 +48,14 @@ export function chart(report) {
         fill: QUIET,
       },
     ),
-    ...legend(series, 96),
   ]
-  let y = 112
+  let y = 96
+  if (versions !== undefined) {
+    parts.push(text(MARGIN, 86, describeVersions(versions), { size: 12, fill: QUIET }))
+    y += 18
+  }
+  parts.push(...legend(series, y))
+  y += 16
   for (const unit of new Set(rows.map((row) => row.unit))) {
     const panel = panelOf(
       figures.filter(([{ unit: own }]) => own === unit),
@@ -79,7 +92,9 @@ function panelOf(figures, series, top) {
     `<line x1="${MARGIN}" y1="${top + 9}" x2="${WIDTH - MARGIN}" y2="${top + 9}" stroke="${LINE}"/>`,
   ]
   if (ratioOf(figures[0], series) !== null)
-    parts.push(text(WIDTH - MARGIN, top, 'ratio', { size: 12, fill: QUIET, anchor: 'end' }))
+    parts.push(
+      text(WIDTH - MARGIN, top, ratioTitle(figures.flat()), { size: 12, fill: QUIET, anchor: 'end' }),
+    )
   let y = top + 24
   for (const figure of figures) {
     const height = figure.length * (BAR_HEIGHT + BAR_GAP) - BAR_GAP
@@ -87,7 +102,7 @@ function panelOf(figures, series, top) {
     const ratio = ratioOf(figure, series)
     if (ratio !== null) {
       const style = { size: 13, anchor: 'end', weight: 600 }
-      parts.push(text(WIDTH - MARGIN, y + height / 2 + 4.5, ratio.toFixed(2), style))
+      parts.push(text(WIDTH - MARGIN, y + height / 2 + 4.5, ratioText(ratio), style))
     }
     for (const row of figure) {
       parts.push(...barOf(row, left, y, scale, colour(series.indexOf(row.series))))

@@ -3,7 +3,7 @@
  * 30 days, and answers a number for each of its rows.
  */
 import { setImmediate as turn } from 'node:timers/promises'
-import { inPieces, keyOf, orders, percentile, rateOf, shuffled } from './load.mjs'
+import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
 
 const COUNT = 200_000
 const ARRAY = 1_000
@@ -144,15 +144,4 @@ async function steadyLatenesses(topic, { pending, count }) {
   await consumer.stop()
   if (latenessesMs.some((ms) => ms < 0)) throw new Error('a task fired early')
   return latenessesMs
-}
-
-function tallyTo(goal) {
-  const tally = { count: 0 }
-  tally.reached = new Promise((resolve) => {
-    tally.note = (more) => {
-      tally.count += more
-      if (tally.count >= goal) resolve()
-    }
-  })
-  return tally
 }

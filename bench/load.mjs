@@ -52,3 +52,24 @@ export function percentile(numbers, share) {
   const sorted = numbers.toSorted((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)]
 }
+
+/** Notes what has happened, and `reached` when that was `goal` times. */
+export function tallyTo(goal) {
+  const tally = { count: 0 }
+  tally.reached = new Promise((resolve) => {
+    tally.note = (more) => {
+      tally.count += more
+      if (tally.count >= goal) resolve()
+    }
+  })
+  return tally
+}
+
+/** Works on all items, so many at a time. */
+export async function inFlight(items, width, work) {
+  const rest = items.values()
+  const worker = async () => {
+    for (const item of rest) await work(item)
+  }
+  await Promise.all(Array.from({ length: width }, worker))
+}

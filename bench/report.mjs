@@ -1,5 +1,6 @@
 /** Rows of figures as a table for people. */
 import { describeMachine } from './machine.mjs'
+import { ratio, rounded } from './targets.mjs'
 
 export function median(numbers) {
   const sorted = numbers.toSorted((a, b) => a - b)
@@ -7,11 +8,20 @@ export function median(numbers) {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/** Six digits are more than any clock is good for, and keep the files readable. */
-const rounded = (number) => Number(number.toPrecision(6))
-
 export function withMedians(rows) {
-  return rows.map(({ runs, ...row }) => ({ ...row, median: rounded(median(runs)), runs: runs.map(rounded) }))
+  const all = rows.map(({ runs, ...row }) => ({
+    ...row,
+    median: rounded(median(runs)),
+    runs: runs.map(rounded),
+  }))
+  return all.map((row) => withRatio(row, all))
+}
+
+/** Where a row says what to divide it by, its quotient, so that the file has it too. */
+function withRatio({ runs, ...row }, all) {
+  const other = all.find(({ id, series }) => id === row.id && series === row.ratioTo)
+  const quotient = ratio(row, other)
+  return { ...row, ...(quotient === null ? {} : { ratio: rounded(quotient) }), runs }
 }
 
 /** Rates to three digits: the fourth is noise. */
@@ -32,13 +42,33 @@ export function figuresOf(rows) {
   return [...figures.values()]
 }
 
-/** The last series by the first, for rates; null where that says nothing. */
+/**
+ * The row that says by `ratioTo` what to divide it by, ÷ that; where none does, the last series by the first, for
+ * rates. Null where that says nothing.
+ */
 export function ratioOf(figure, series) {
-  const first = figure.find((row) => row.series === series[0])
-  const last = figure.find((row) => row.series === series.at(-1))
-  if (series.length < 2 || !first || !last || !first.unit.endsWith('/s')) return null
-  return last.median / first.median
+  const of = (name) => figure.find((row) => row.series === name)
+  const asked = figure.find(({ ratioTo }) => ratioTo !== undefined)
+  if (asked !== undefined) return ratio(asked, of(asked.ratioTo))
+  if (series.length < 2 || !figure[0].unit.endsWith('/s')) return null
+  return ratio(of(series.at(-1)), of(series[0]))
 }
+
+/** What is divided by what, where a row says so. */
+export function ratioTitle(rows) {
+  const asked = rows.find(({ ratioTo }) => ratioTo !== undefined)
+  return asked === undefined ? 'ratio' : `${asked.series} ÷ ${asked.ratioTo}`
+}
+
+export function ratioText(value) {
+  return value < 0.1 ? String(Number(value.toPrecision(2))) : value.toFixed(value < 10 ? 2 : 1)
+}
+
+/** 'Redis 7.0.15, BullMQ 6.7.0' */
+export const describeVersions = (versions) =>
+  Object.entries(versions)
+    .map(([name, version]) => `${name} ${version}`)
+    .join(', ')
 
 /** All runs of a figure on one line: as the formatter of this repository wants it, and as a reader does. */
 export function json(report) {
@@ -47,27 +77,43 @@ export function json(report) {
 }
 
 export function table(report) {
-  const { title, notes, runs, machine, rows, tookS } = report
+  const { title, notes, runs, machine, rows, tookS, versions = {}, targets = [] } = report
   const series = seriesOf(rows)
   const figures = figuresOf(rows)
-  const head = ['', '', ...series, ...(series.length > 1 ? ['ratio'] : [])]
+  const head = ['', '', ...series, ...(series.length > 1 ? [ratioTitle(rows)] : [])]
   const body = figures.map((figure) => {
     const cell = (name) => figure.find((row) => row.series === name)
     const values = series.map((name) => (cell(name) === undefined ? '' : figureText(cell(name).median)))
-    const ratio = ratioOf(figure, series)
-    return [figure[0].title, figure[0].unit, ...values, ...(ratio === null ? [] : [ratio.toFixed(2)])]
+    const quotient = ratioOf(figure, series)
+    return [figure[0].title, figure[0].unit, ...values, ...(quotient === null ? [] : [ratioText(quotient)])]
   })
   const times = runs === 1 ? 'one run' : `median of ${runs} runs`
   return [
     '',
     `${title}; tocsin ${machine.tocsin}, ${machine.date.slice(0, 10)}, ${times}, ${tookS} s`,
     describeMachine(machine),
+    ...(Object.keys(versions).length === 0 ? [] : [describeVersions(versions)]),
     '',
     ...aligned([head, ...body]),
     '',
+    ...(targets.length === 0 ? [] : [...aligned(verdictLines(targets)), '']),
     ...notes,
     '',
   ].join('\n')
+}
+
+function verdictLines(verdicts) {
+  const digits = (value) => String(Number(value.toPrecision(3)))
+  const limit = (sign, value, isReached) =>
+    value === undefined ? '' : `${sign} ${digits(value)} ${isReached ? 'reached' : 'MISSED '}`
+  return [
+    ['target', '', 'is', 'must', 'aim'],
+    ...verdicts.map(({ id, title, of, to, better, is, must, aim, mustReached, aimReached }) => {
+      const sign = better === 'more' ? '≥' : '≤'
+      const what = to === undefined ? `${title}, ${of}` : `${title}, ${of} ÷ ${to}`
+      return [id, what, digits(is), limit(sign, must, mustReached), limit(sign, aim, aimReached)]
+    }),
+  ]
 }
 
 /** Two columns of text, then numbers to the right. */

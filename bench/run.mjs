@@ -3,7 +3,7 @@
  *
  *   npm run bench -- --runs 1                  a quick look: one run instead of the median of 5
  *   npm run bench -- --pending 100000          only with this many tasks pending; may be given more than once
- *   npm run bench -- --only in-process         only this suite, or this figure (its id is in the JSON)
+ *   npm run bench -- --only redis              only this suite, or this figure (its id is in the JSON)
  *   npm run bench -- --out some/folder         keeps the results there
  *
  * Only a whole run is kept in bench/results without being asked: a quick look must not overwrite it.
@@ -12,6 +12,9 @@
  * series ('100,000 pending'; or, where peers are compared, who was measured):
  *
  *   { id, title, unit, better: 'more' | 'less', series, runs: [number, …] }
+ *
+ * A row may also name the series that it is to be divided by, as `ratioTo`. A suite may also export `versions` (of
+ * those it measured, by name) and `targets` (bench/targets.mjs).
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
@@ -20,9 +23,11 @@ import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
+import * as redis from './redis.mjs'
 import { json, table, withMedians } from './report.mjs'
+import { verdictsOn } from './targets.mjs'
 
-const SUITES = [inProcess]
+const SUITES = [inProcess, redis]
 const RUNS = '5'
 
 const { values } = parse({
@@ -68,7 +73,9 @@ for (const suite of suites) {
     runs,
     tookS,
     machine: where,
+    ...(suite.versions === undefined ? {} : { versions: suite.versions }),
     rows,
+    ...(suite.targets === undefined ? {} : { targets: verdictsOn(suite.targets, rows) }),
   }
   console.log(table(report))
   if (out === null) console.log('Not kept, because it is not a whole run; --out <folder> keeps it.')

@@ -1,0 +1,25 @@
+/** Tocsin on Redis, as anybody calls it: a topic with default settings, outcomes on. */
+import { Tocsin } from 'tocsin'
+
+export async function open(port) {
+  const toc = await Tocsin.open({ timetable: `redis://127.0.0.1:${port}` })
+  const topic = toc.topic('orders')
+  return {
+    isNeverEarly: true,
+    /** What its users hand over; `atMs` is when it is due. */
+    taskOf: ({ key, payload, atMs }) => ({ key, payload, at: atMs }),
+    scheduleMany: (tasks) => topic.scheduleMany(tasks),
+    schedule: (task) => topic.schedule(task),
+    cancel: async (key) => (await topic.cancel(key)).outcome === 'cancelled',
+    consume: (handle, concurrency) => {
+      const consumer = topic.consume(async ({ key }) => handle(key), { concurrency })
+      return () => consumer.stop()
+    },
+    /** Tasks that are not yet done, recorded as such. */
+    left: async () => {
+      const { pending, claimed } = await topic.counts()
+      return pending + claimed
+    },
+    close: () => toc.close(),
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * Those that Tocsin is compared with. They are installed when a suite needs them, into a folder that git ignores, in
+ * these very versions: who installs Tocsin gets none of them.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+/** BullMQ leaves the choice of a Redis client to its user; bee-queue brings its own. */
+export const PEERS = { 'bee-queue': '2.0.0', bullmq: '6.7.0', ioredis: '6.0.0' }
+
+const FOLDER = new URL('.peers/', import.meta.url)
+const MANIFEST = new URL('package.json', FOLDER)
+const require = createRequire(MANIFEST)
+
+/** A peer, as its users get it. */
+export const peer = (name) => require(name)
+
+export async function installPeers(progress) {
+  const wanted = `${JSON.stringify({ private: true, dependencies: PEERS }, null, 2)}\n`
+  const isHere = existsSync(MANIFEST) && (await readFile(MANIFEST, 'utf8')) === wanted
+  if (isHere && Object.keys(PEERS).every(isInstalled)) return
+  const names = Object.entries(PEERS).map(([name, version]) => `${name} ${version}`)
+  progress(`installing ${names.join(', ')} into bench/.peers …`)
+  await mkdir(FOLDER, { recursive: true })
+  await writeFile(MANIFEST, wanted)
+  const [command, args] = npm('install', '--no-audit', '--no-fund', '--no-package-lock', '--loglevel=error')
+  await promisify(execFile)(command, args, { cwd: fileURLToPath(FOLDER) })
+}
+
+function isInstalled(name) {
+  const manifest = new URL(`node_modules/${name}/package.json`, FOLDER)
+  return existsSync(manifest) && require(fileURLToPath(manifest)).version === PEERS[name]
+}
+
+/** The npm that runs us, if one does: PATH may hold another, or none. */
+function npm(...args) {
+  const cli = process.env.npm_execpath
+  if (cli?.endsWith('npm-cli.js') && existsSync(cli)) return [process.execPath, [cli, ...args]]
+  return ['npm', args]
+}

@@ -1,0 +1,97 @@
+/** A Redis server of its own for each measurement: on a free port, in a temporary folder, keeping nothing. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** The same for whoever is measured; everything else is as Redis comes. */
+export const SETTINGS = ['--save', '', '--appendonly', 'no']
+
+const UP_WITHIN_MS = 10_000
+
+export async function startRedis() {
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-bench-redis-'))
+  const port = await freePort()
+  const args = ['--bind', '127.0.0.1', '--port', String(port), '--dir', folder, ...SETTINGS]
+  const server = spawn('redis-server', args, { stdio: 'ignore' })
+  const ended = once(server, 'exit').then(
+    () => new Error('redis-server ended before it was up'),
+    (error) => error,
+  )
+  const kill = () => {
+    server.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  }
+  // Ctrl-C, or a measurement that threw: the server must not outlive us.
+  process.once('exit', kill)
+  const stop = async () => {
+    process.off('exit', kill)
+    server.kill('SIGKILL')
+    await ended
+    await rm(folder, { recursive: true, force: true })
+  }
+  const failure = await Promise.race([ended, isUp(port)])
+  if (failure === undefined) return { port, stop }
+  await stop()
+  throw failure
+}
+
+/** The fields of INFO, by name, as text. */
+export async function redisInfo(port) {
+  const answer = await ask(port, 'INFO')
+  return Object.fromEntries(
+    answer
+      .split('\r\n')
+      .filter((line) => line.includes(':') && !line.startsWith('#'))
+      .map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]),
+  )
+}
+
+/**
+ * What the data takes, once Redis has come to rest: it frees the buffers of connections and the old halves of its
+ * hash tables in the background, a little later than the last command.
+ */
+export async function restingBytes(port) {
+  const STEADY_LOOKS = 5
+  for (let looks = 0, steady = 0, before = Number.NaN; looks < 60; looks++) {
+    await sleep(500)
+    const info = await redisInfo(port)
+    const bytes = Number(info.used_memory) - Number(info.mem_clients_normal)
+    steady = Math.abs(bytes - before) < 16_384 ? steady + 1 : 0
+    if (steady === STEADY_LOOKS) return bytes
+    before = bytes
+  }
+  throw new Error('the memory of Redis did not come to rest within 30 s')
+}
+
+/** Undefined once it answers, an error when it does not. */
+async function isUp(port) {
+  for (const startedMs = performance.now(); performance.now() - startedMs < UP_WITHIN_MS; await sleep(20)) {
+    const answer = await ask(port, 'PING').catch(() => '')
+    if (answer.startsWith('+PONG')) return undefined
+  }
+  return new Error(`redis-server did not answer within ${UP_WITHIN_MS} ms`)
+}
+
+/** One inline command on a connection of its own; the whole answer as text. */
+async function ask(port, command) {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.setEncoding('utf8').write(`${command}\r\nQUIT\r\n`)
+  let answer = ''
+  for await (const text of socket) answer += text
+  return answer
+}
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address()
+  server.close()
+  await once(server, 'close')
+  return port
+}
