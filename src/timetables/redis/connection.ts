@@ -16,6 +16,7 @@ export interface ConnectionParts {
   readonly options: RedisClientOptions
   /** For messages: host and port, without any secret. */
   readonly where: string
+  readonly callTimeoutMs: number
   /** The connection is back after it was lost. */
   readonly onBack: () => void
   readonly onError: (error: unknown) => void
@@ -39,6 +40,7 @@ export class Connection {
   readonly #parts: ConnectionParts
   #client: Client
   #isFirst = true
+  #wasSilent = false
   #isClosed = false
 
   private constructor(parts: ConnectionParts) {
@@ -51,8 +53,10 @@ export class Connection {
     try {
       await connection.#client.connect()
     } catch (error) {
+      const silence = new Error(`no answer within ${parts.callTimeoutMs} ms`)
+      const cause = connection.#wasSilent ? silence : error
       connection.close()
-      throw notReached(parts.where, error)
+      throw notReached(parts.where, cause)
     }
     return connection
   }
@@ -87,13 +91,15 @@ export class Connection {
   /** A call's time is up: Redis, or the way to it, is stuck. */
   #giveUp(client: Client): void {
     if (client !== this.#client || this.#isClosed) return
+    this.#wasSilent = true
     client.destroy()
+    if (this.#isFirst) return
     this.#client = this.#make()
     this.#client.connect().catch(ignore)
   }
 
   #make(): Client {
-    const { options, random, where, onBack, onError } = this.#parts
+    const { clock, options, random, where, callTimeoutMs, onBack, onError } = this.#parts
     const retryInMs = (retries: number): number =>
       Math.min(RECONNECT_MS_MIN * 2 ** Math.min(retries, 10), RECONNECT_MS_MAX) *
       (0.5 + random.fraction() / 2)
@@ -109,10 +115,19 @@ export class Connection {
           this.#isFirst || this.#isClosed ? false : retryInMs(retries),
       } as NonNullable<RedisClientOptions['socket']>,
     }) as Client
+    // Somebody who accepts a connection and then says nothing would be waited for without end.
+    let callOff = () => {}
+    client.on('connect', () => {
+      callOff()
+      callOff = clock.after(callTimeoutMs, () => this.#giveUp(client))
+    })
+    client.on('end', () => callOff())
     client.on('error', (error: unknown) => {
+      callOff()
       if (!this.#isFirst && !this.#isClosed) onError(notReached(where, error))
     })
     client.on('ready', () => {
+      callOff()
       const isBack = !this.#isFirst
       this.#isFirst = false
       if (isBack && client === this.#client) onBack()

@@ -41,7 +41,7 @@ export async function openRedis(
   const onError = (error: unknown) =>
     logger.warn({ redis: where }, `connection to Redis lost: ${describeError(error)}`)
   const onBack = () => logger.info({ redis: where }, 'connection to Redis is back')
-  const parts = { clock, random, options: options.client, where, onError }
+  const parts = { clock, random, options: options.client, where, callTimeoutMs, onError }
 
   const connections: Connection[] = []
   const connect = async () => {
@@ -57,8 +57,11 @@ export async function openRedis(
     await checkServer(caller, where, assumeNoEviction)
     const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
     const keys = new Keys(prefix)
-    const wakes = new Wakes(parts, keys, lookMs, callTimeoutMs)
+    const wakes = new Wakes(parts, keys, lookMs)
+    const runs = new Runs(clock, callTimeoutMs)
     const close = async () => {
+      // What was called before is written; its deadlines bound the wait.
+      await runs.drained()
       wakes.close()
       for (const connection of connections) connection.close()
     }
@@ -66,7 +69,7 @@ export async function openRedis(
       caller,
       writer,
       replicas: new Replicas(writer, clock, waitReplicas, callTimeoutMs),
-      runs: new Runs(clock, callTimeoutMs),
+      runs,
       wakes,
       keys,
       recordClock,

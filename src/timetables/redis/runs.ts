@@ -68,6 +68,9 @@ export class Runs {
   readonly #callTimeoutMs: number
   readonly #queues = new Map<string, Queue>()
   #waking: Queue[] = []
+  /** Queues that have something to do, and who waits for there being none. */
+  #busyCount = 0
+  #whenDrained: (() => void)[] = []
 
   constructor(clock: Clock, callTimeoutMs: number) {
     this.#clock = clock
@@ -82,6 +85,12 @@ export class Runs {
     return new Promise((resolve, reject) => {
       this.#enqueue(items, kindOf, new Ticket<A>(items.length, resolve, reject))
     })
+  }
+
+  /** Resolves when everything added so far is answered. */
+  drained(): Promise<void> {
+    if (this.#busyCount === 0) return Promise.resolve()
+    return new Promise((resolve) => this.#whenDrained.push(resolve))
   }
 
   #enqueue<I extends { readonly key: string }, A>(
@@ -124,6 +133,7 @@ export class Runs {
     }
     if (!queue.isBusy) {
       queue.isBusy = true
+      this.#busyCount++
       if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
       this.#waking.push(queue)
     }
@@ -139,6 +149,10 @@ export class Runs {
   async #drain(queue: Queue): Promise<void> {
     for (let run = queue.runs.shift(); run !== undefined; run = queue.runs.shift()) await carryOut(run)
     queue.isBusy = false
+    if (--this.#busyCount > 0) return
+    const waiting = this.#whenDrained
+    this.#whenDrained = []
+    for (const resolve of waiting) resolve()
   }
 }
 

@@ -1,4 +1,5 @@
 /** What the Redis at the other end is, and whether timers can be entrusted to it. */
+import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import { refusal } from './trouble.ts'
 
@@ -6,56 +7,69 @@ const OLDEST_MAJOR = 7
 
 /** Throws what is wrong with it and what to do. */
 export async function checkServer(caller: Caller, where: string, assumeNoEviction: boolean): Promise<void> {
-  const info = await readInfo(caller)
-  checkVersion(info, where)
-  if (info.get('role') === 'slave')
-    throw refusal(
-      `Redis at ${where} is a read-only replica of ${info.get('master_host') ?? 'another'}:${info.get('master_port') ?? ''}; connect to the primary`,
-    )
-  if (info.get('cluster_enabled') === '1')
+  const hello = await askHello(caller)
+  checkVersion(hello.get('version'), where)
+  if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
+    throw refusal(`Redis at ${where} is a read-only replica; connect to its primary`)
+  if (hello.get('mode') === 'cluster')
     throw refusal(
       `Redis at ${where} is a node of a Redis Cluster, which this version does not speak to; use a standalone Redis`,
     )
-  const policy = info.get('maxmemory_policy') ?? (await configuredPolicy(caller))
+  const policy = (await reportedPolicy(caller)) ?? (await configuredPolicy(caller))
   if (policy === 'noeviction') return
   if (policy === null && assumeNoEviction) return
   if (policy === null)
     throw refusal(
-      `the eviction policy of Redis at ${where} cannot be read, and with any but 'noeviction' a full Redis drops timers in silence. Check it, then open with redis({ …, assumeNoEviction: true })`,
+      `the eviction policy of Redis at ${where} cannot be read, and with any but 'noeviction' a full Redis drops timers in silence. Allow INFO to this user; or look yourself, then open with redis({ …, assumeNoEviction: true })`,
     )
   throw refusal(
     `Redis at ${where} has maxmemory-policy '${policy}': when it is full it drops timers in silence. Set it with CONFIG SET maxmemory-policy noeviction, and in redis.conf`,
   )
 }
 
-function checkVersion(info: ReadonlyMap<string, string>, where: string): void {
-  // Valkey tells its own version beside the Redis version it is compatible with.
-  if (info.has('valkey_version')) return
-  const version = info.get('redis_version')
-  const major = Number(version?.split('.')[0])
+function checkVersion(version: string | undefined, where: string): void {
   if (version === undefined)
-    throw refusal(`what answers at ${where} does not say which version of Redis it is (INFO server)`)
-  if (!(major >= OLDEST_MAJOR))
-    throw refusal(
-      `Redis at ${where} is version ${version}; ${OLDEST_MAJOR}.0 or newer is needed, or Valkey: older ones lack script flags and sharded channels`,
-    )
+    throw refusal(`what answers at ${where} does not say which version of Redis it is`)
+  // Valkey went on counting from 7.2.
+  if (Number(version.split('.')[0]) >= OLDEST_MAJOR) return
+  throw refusal(
+    `Redis at ${where} is version ${version}; ${OLDEST_MAJOR}.0 or newer is needed, or Valkey: older ones lack script flags and sharded channels`,
+  )
 }
 
-async function readInfo(caller: Caller): Promise<Map<string, string>> {
-  const text = String(await caller.command(['INFO'], 'open'))
-  const lines = text.split(/\r?\n/).filter((line) => line.includes(':'))
-  return new Map(lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)]))
+/** What a server says of itself to whoever may connect: version, mode, role. */
+async function askHello(caller: Caller): Promise<Map<string, string>> {
+  return new Map(
+    pairsOf(await caller.command(['HELLO'], 'open')).map(([name, value]) => [name, String(value)]),
+  )
+}
+
+/** Null where it is not told. */
+async function reportedPolicy(caller: Caller): Promise<string | null> {
+  const info = await caller.command(['INFO', 'memory'], 'open').catch(unlessRefused)
+  return /^maxmemory_policy:(\S+)/m.exec(String(info))?.[1] ?? null
 }
 
 /** Null where it may not be asked. */
 async function configuredPolicy(caller: Caller): Promise<string | null> {
-  try {
-    const reply = await caller.command(['CONFIG', 'GET', 'maxmemory-policy'], 'open')
-    if (Array.isArray(reply)) return typeof reply[1] === 'string' ? reply[1] : null
-    if (reply instanceof Map) return String(reply.get('maxmemory-policy') ?? '') || null
-    const policy = (reply as Record<string, unknown> | null)?.['maxmemory-policy']
-    return typeof policy === 'string' ? policy : null
-  } catch {
-    return null
-  }
+  const reply = await caller.command(['CONFIG', 'GET', 'maxmemory-policy'], 'open').catch(unlessRefused)
+  const [, policy] = pairsOf(reply)[0] ?? []
+  return typeof policy === 'string' ? policy : null
+}
+
+/** That a user may not ask is an answer; that nobody is there is not. */
+function unlessRefused(error: unknown): null {
+  if (TocsinError.is(error, 'timetable-unavailable') && error.details.redis === undefined) throw error
+  return null
+}
+
+/** A map, as RESP2 (a flat list) and RESP3 (a map, or an object made of it) have it. */
+function pairsOf(reply: unknown): [string, unknown][] {
+  if (reply instanceof Map) return [...reply].map(([name, value]) => [String(name), value])
+  if (Array.isArray(reply))
+    return Array.from({ length: Math.floor(reply.length / 2) }, (_, i) => [
+      String(reply[2 * i]),
+      reply[2 * i + 1],
+    ])
+  return reply !== null && typeof reply === 'object' ? Object.entries(reply) : []
 }

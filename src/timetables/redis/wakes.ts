@@ -17,23 +17,16 @@ export class Wakes {
   readonly #parts: Omit<ConnectionParts, 'onBack'>
   readonly #keys: Keys
   readonly #checkEveryMs: number
-  readonly #callTimeoutMs: number
   readonly #topics = new Map<string, Set<Watcher>>()
   #connection: Connection | null = null
   #isOpening = false
   #isClosed = false
   #callOffTimer: () => void = () => {}
 
-  constructor(
-    parts: Omit<ConnectionParts, 'onBack'>,
-    keys: Keys,
-    checkEveryMs: number,
-    callTimeoutMs: number,
-  ) {
+  constructor(parts: Omit<ConnectionParts, 'onBack'>, keys: Keys, checkEveryMs: number) {
     this.#parts = parts
     this.#keys = keys
     this.#checkEveryMs = checkEveryMs
-    this.#callTimeoutMs = callTimeoutMs
   }
 
   watch(topic: string, watcher: Watcher): () => void {
@@ -146,11 +139,11 @@ export class Wakes {
 
   /** A subscriber only listens: that nobody speaks any more it would never notice. */
   #checkLater(): void {
-    const { clock } = this.#parts
+    const { clock, callTimeoutMs } = this.#parts
     this.#callOffTimer = clock.after(this.#checkEveryMs, () => {
       const call = {
         doing: 'ping',
-        deadlineMs: clock.monotonicNow() + this.#callTimeoutMs,
+        deadlineMs: clock.monotonicNow() + callTimeoutMs,
         repeatable: true,
       }
       this.#connection?.send(['PING'], call).catch(ignore)
