@@ -60,7 +60,13 @@ export function startConsumer<Out>(
     consumers.delete(consumer)
     return report
   }
-  const consumer: Consumer = { stop, [Symbol.asyncDispose]: async () => void (await stop()) }
+  const consumer: Consumer = {
+    get staleCount() {
+      return running.staleCount
+    },
+    stop,
+    [Symbol.asyncDispose]: async () => void (await stop()),
+  }
   consumers.add(consumer)
   return consumer
 }

@@ -63,6 +63,8 @@ export interface ConsumeOptions<Out> {
 }
 
 export interface Consumer extends AsyncDisposable {
+  /** Outcomes that came too late to count: the lease was over, or the task was replaced. Somebody else had it. */
+  readonly staleCount: number
   /**
    * Claims nothing more, waits for running handlers (20 s by default), then aborts their signals and gives their
    * tasks back: due at once elsewhere, no failure. Calling it again gives the same answer. A handler must not await

@@ -14,7 +14,8 @@ const LAYERS: Record<string, Layer> = {
   adapters: { files: /^src\/timetables\//, mayImport: ['pure', 'ports'] },
   runtime: { files: /^src\/runtime\//, mayImport: ['pure', 'ports'] },
   face: {
-    files: /^src\/(tocsin|open-timetable|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|redis)\.ts$/,
+    files:
+      /^src\/(tocsin|open-timetable|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|redis)\.ts$/,
     mayImport: ['pure', 'ports', 'adapters', 'runtime'],
   },
   ports: { files: /^src\/(timetable|cursor|list-position|new-entry)\.ts$/, mayImport: ['pure'] },

@@ -13,6 +13,7 @@ import {
   kill,
   leaseEnds,
   look,
+  newRequest,
   place,
   rescue,
   RETURN,
@@ -20,6 +21,7 @@ import {
   schedule,
   settle,
   SHORT_LEASE_MS,
+  shortenLease,
   snoozeFor,
   type TimetableCase,
   theme,
@@ -113,8 +115,10 @@ export const cancelling = theme('cancelling', [
     name: 'a held task that was cancelled and loses its lease ends cancelled',
     async run(harness) {
       await schedule(harness, 'a')
-      const { stamp } = await hold(harness, 'a', { leaseMs: SHORT_LEASE_MS })
+      const req = newRequest()
+      const { stamp } = await hold(harness, 'a', { req })
       expect(await cancel(harness, 'a')).toBe('in-flight')
+      await shortenLease(harness, 'a', req)
       await leaseEnds(harness)
       expect((await rescue(harness, 'a')).poisoned).toEqual([])
       expect(await look(harness, 'a')).toBeNull()

@@ -189,6 +189,15 @@ export async function leaseEnds(harness: TimetableHarness): Promise<void> {
   await harness.advance(SHORT_LEASE_MS + 20)
 }
 
+/** From now on the lease is a short one: for cases that have to do something first, however long it takes. */
+export async function shortenLease(
+  { timetable, topic }: TimetableHarness,
+  key: string,
+  req: string,
+): Promise<void> {
+  expect(await timetable.extend({ topic, cell: place(key).cell }, req, SHORT_LEASE_MS)).toBe('extended')
+}
+
 /** The task is claimed and its holder never heard of again; the rescue puts it back. */
 export async function loseLease(
   harness: TimetableHarness,

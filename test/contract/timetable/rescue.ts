@@ -30,6 +30,7 @@ import {
   scheduleAll,
   settle,
   SHORT_LEASE_MS,
+  shortenLease,
   snoozeFor,
   type TimetableHarness,
   theme,
@@ -95,8 +96,8 @@ export const rescuing = theme('rescue', [
     name: 'before the end of its lease nothing is rescued',
     async run(harness) {
       await schedule(harness, 'a')
-      const { stamp } = await hold(harness, 'a', { leaseMs: 5_000 })
-      await harness.advance(100)
+      const { stamp } = await hold(harness, 'a')
+      await harness.advance(SHORT_LEASE_MS)
       expect((await rescue(harness, 'a')).rescued).toBe(0)
       expect(await view(harness, 'a')).toMatchObject({ state: 'claimed' })
       expect(await settle(harness, 'a', stamp, DONE)).toBe('settled')
@@ -126,9 +127,11 @@ export const rescuing = theme('rescue', [
       const keys = keysOfOneCell(2)
       const [a = '', b = ''] = keys
       await scheduleAll(harness, keys)
-      const first = await claim(harness, a, { leaseMs: SHORT_LEASE_MS })
+      const req = newRequest()
+      const first = await claim(harness, a, { req })
       await settle(harness, a, first.stamp, retryIn(0))
       const second = await hold(harness, a)
+      await shortenLease(harness, a, req)
       await leaseEnds(harness)
       expect((await rescue(harness, a)).rescued).toBe(1)
       expect(await view(harness, a)).toMatchObject({ state: 'claimed' })
@@ -161,9 +164,10 @@ export const rescuing = theme('rescue', [
       const [first = ''] = keys
       for (const key of keys) {
         await schedule(harness, key)
-        await hold(harness, key, { leaseMs: 3 * SHORT_LEASE_MS })
+        await hold(harness, key, { req: `of ${key}` })
       }
-      await harness.advance(3 * SHORT_LEASE_MS + 20)
+      for (const key of keys) await shortenLease(harness, key, `of ${key}`)
+      await leaseEnds(harness)
       let rescued = 0
       for (let calls = 0; calls < 12 && rescued < 12; calls++) {
         const answer = await rescue(harness, first)
@@ -210,7 +214,9 @@ export const rescuing = theme('rescue', [
       })
       expectBetween(suspect.ringMs, fromMs, toMs + RESCUE_SPREAD_MS * 4)
       expect(answer).toMatchObject({ rescued: 1, nextRingMs: null, nextSuspectMs: suspect.ringMs })
-      await expectCounts(harness, { pending: 1, due: suspect.ringMs <= (await now(harness)) ? 1 : 0 })
+      const counted = await during(harness, () => harness.timetable.counts(harness.topic))
+      expect(counted.answer).toMatchObject({ pending: 1, claimed: 0 })
+      if (counted.toMs < suspect.ringMs) expect(counted.answer.due).toBe(0)
       await advanceTo(harness, suspect.ringMs)
       expect((await claim(harness, 'a')).tasks).toEqual([])
       await expectCounts(harness, { pending: 1, due: 1 })

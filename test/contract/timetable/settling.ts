@@ -25,6 +25,7 @@ import {
   scheduleAll,
   settle,
   SHORT_LEASE_MS,
+  shortenLease,
   snoozeFor,
   theme,
   view,
@@ -322,9 +323,12 @@ export const settling = theme('settling', [
       const [a = '', b = ''] = keysOfOneCell(2)
       await schedule(harness, a)
       const req = newRequest()
-      const first = await hold(harness, a, { req, leaseMs: SHORT_LEASE_MS })
+      const first = await hold(harness, a, { req })
       await schedule(harness, b)
-      const second = await hold(harness, b, { leaseMs: SHORT_LEASE_MS })
+      const other = newRequest()
+      const second = await hold(harness, b, { req: other })
+      await shortenLease(harness, a, req)
+      await shortenLease(harness, b, other)
       await harness.timetable.extend({ topic: harness.topic, cell: place(a).cell }, req, FAR_MS)
       await leaseEnds(harness)
       expect((await rescue(harness, a)).rescued).toBe(1)
