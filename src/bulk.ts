@@ -7,7 +7,7 @@ import type { Place, Selection, Timetable } from './timetable.ts'
 export const CHUNK = 1_000
 
 /** Pieces that may be under way at once, so that the store works while the next ones are made. */
-const AHEAD = 8
+const AHEAD = 32
 
 /**
  * Sends pieces in order, some ahead of their answers, and takes the answers in order. When one fails, no more are

@@ -24,6 +24,7 @@ import {
   shortenLease,
   snoozeFor,
   type TimetableCase,
+  type TimetableHarness,
   theme,
   view,
 } from './helpers.ts'
@@ -147,19 +148,30 @@ export const cancelling = theme('cancelling', [
       expect(await cancel(harness, 'a')).toBe('cancelled')
       expect((await claim(harness, 'a')).tasks).toEqual([])
       await expectBooks(harness, { scheduled: 1, cancelled: 1 })
-    },
-  },
-  {
-    name: 'a cancelled key can be scheduled again, and the mark is not inherited',
-    async run(harness) {
-      await schedule(harness, 'a')
-      const first = await hold(harness, 'a')
-      await cancel(harness, 'a')
-      await settle(harness, 'a', first.stamp, DONE)
+      // The next task of its key begins anew.
       expect(await schedule(harness, 'a')).toMatchObject({ outcome: 'created' })
-      const second = await hold(harness, 'a')
-      expect(await settle(harness, 'a', second.stamp, retryIn(FAR_MS))).toBe('settled')
-      await expectBooks(harness, { scheduled: 2, done: 1, pending: 1 })
+      expect((await hold(harness, 'a')).task).toMatchObject({ failures: 0, deliveries: 1 })
+      await expectBooks(harness, { scheduled: 2, cancelled: 1, claimed: 1 })
     },
   },
+  ...[DONE, { kind: 'obsolete' } as const, DEAD, retryIn(0), snoozeFor(0), RETURN, null].map((outcome) => ({
+    name: `a key that was cancelled in flight and ended by ${outcome?.kind ?? 'a lost lease'} is free, and its mark gone`,
+    async run(harness: TimetableHarness) {
+      await schedule(harness, 'a', { tags: ['t'] })
+      const req = newRequest()
+      const first = await hold(harness, 'a', { req })
+      await cancel(harness, 'a')
+      if (outcome === null) {
+        await shortenLease(harness, 'a', req)
+        await leaseEnds(harness)
+        await rescue(harness, 'a')
+      } else await settle(harness, 'a', first.stamp, outcome)
+      expect(await find(harness, 'a', 'live', { tag: 't' })).toEqual([])
+      expect(await schedule(harness, 'a')).toMatchObject({ outcome: 'created', inFlight: false })
+      const second = await hold(harness, 'a')
+      expect(second.task).toMatchObject({ failures: 0, deliveries: 1, tags: [] })
+      expect(await settle(harness, 'a', second.stamp, retryIn(FAR_MS))).toBe('settled')
+      expect(await view(harness, 'a')).toMatchObject({ state: 'pending', failures: 1 })
+    },
+  })),
 ])

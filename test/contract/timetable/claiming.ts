@@ -377,6 +377,18 @@ export const claiming = theme('claiming', [
     },
   },
   {
+    name: 'a prefix is whole for one moment: what of it rang earlier goes without the rest',
+    async run(harness) {
+      const keys = prefixesOfOneCell(2).flatMap((prefix) => [`${prefix}:0`, `${prefix}:1`])
+      const [other = '', , early = '', late = ''] = keys
+      const atMs = (await now(harness)) - 100
+      for (const [n, key] of [other, early, late].entries())
+        await scheduleAll(harness, [key], { atMs: atMs + n, slotBy: 'prefix' })
+      expect(await claimWhole(harness, [[other]], 2)).toEqual([other, early])
+      expect(await claimWhole(harness, [[other]], 2)).toEqual([late])
+    },
+  },
+  {
     name: 'a prefix is whole within its lane: what of it has another priority does not hold it back',
     async run(harness) {
       const [first = '', second = ''] = prefixesOfOneCell(2).map((prefix) => `${prefix}:0`)

@@ -12,6 +12,7 @@ import {
   find,
   hold,
   keysOf,
+  keysOfOneCell,
   kill,
   list,
   look,
@@ -25,6 +26,8 @@ import {
   theme,
   view,
 } from './helpers.ts'
+
+const DAY_MS = 86_400_000
 
 export const dead = theme('dead', [
   {
@@ -52,6 +55,7 @@ export const dead = theme('dead', [
         deadCause: null,
       })
       expectBetween(live.dueMs, fromMs, toMs)
+      expect(await find(harness, 'a', 'live', { tag: 't' })).toEqual(['a'])
       await expectBooks(harness, { scheduled: 1, pending: 1 })
       const { task, stamp } = await hold(harness, 'a')
       expect(task).toEqual({
@@ -74,12 +78,22 @@ export const dead = theme('dead', [
   {
     name: 'a new task of a dead key shares nothing with the dead one',
     async run(harness) {
-      await kill(harness, 'a', { body: 'dead', tags: ['dead'] })
+      await schedule(harness, 'a', { body: 'dead', tags: ['dead'] })
+      const failed = await hold(harness, 'a')
+      await settle(harness, 'a', failed.stamp, retryIn(0))
+      const { stamp } = await hold(harness, 'a')
+      await settle(harness, 'a', stamp, DEAD)
       expect(await schedule(harness, 'a', { body: 'live', delayMs: FAR_MS, tags: ['live'] })).toMatchObject({
         outcome: 'created',
         inFlight: false,
       })
-      expect(await view(harness, 'a')).toMatchObject({ state: 'pending', body: 'live', deliveries: 0 })
+      expect(await view(harness, 'a')).toMatchObject({
+        id: null,
+        state: 'pending',
+        body: 'live',
+        failures: 0,
+        deliveries: 0,
+      })
       expect(await list(harness, { state: 'dead' })).toMatchObject([{ body: 'dead', state: 'dead' }])
       expect(await find(harness, 'a', 'live', { tag: 'live' })).toEqual(['a'])
       expect(await find(harness, 'a', 'live', { tag: 'dead' })).toEqual([])
@@ -164,6 +178,22 @@ export const dead = theme('dead', [
       expect(await purge(harness, 'b')).toBe('purged')
       expect((await hold(harness, 'b')).task.body).toBe('live')
       expect(await view(harness, 'a')).toMatchObject({ state: 'pending' })
+    },
+  },
+  {
+    name: 'the oldest are forgotten after 30 days, when the next one comes',
+    leaps: true,
+    async run(harness) {
+      const [old = '', young = '', next = ''] = keysOfOneCell(3)
+      await kill(harness, old)
+      await harness.advance(29 * DAY_MS)
+      await kill(harness, young)
+      await harness.advance(2 * DAY_MS)
+      await expectBooks(harness, { scheduled: 2, dead: 2 })
+      await kill(harness, next)
+      expect(keysOf(await list(harness, { state: 'dead' }))).toEqual([young, next])
+      expect(await replay(harness, old)).toBe('not-found')
+      await expectBooks(harness, { scheduled: 3, dead: 2, purged: 1 })
     },
   },
   {

@@ -34,6 +34,8 @@ export interface TimetableCase {
   readonly name: string
   /** Waits for rescued tasks, which come back spread over seconds. */
   readonly slow?: boolean
+  /** Lets days pass: for clocks that need not be waited for. */
+  readonly leaps?: boolean
   run(harness: TimetableHarness): Promise<void>
 }
 

@@ -14,14 +14,22 @@ import {
   keysOfOneCell,
   kill,
   list,
+  LONG_LEASE_MS,
   look,
+  loseLease,
+  newRequest,
   now,
+  place,
+  reschedule,
   retryIn,
   schedule,
   scheduleAll,
   settle,
+  SHORT_LEASE_MS,
+  shortenLease,
   type TimetableHarness,
   theme,
+  view,
 } from './helpers.ts'
 
 /** Far tasks at `base + offset`, over many cells. */
@@ -36,6 +44,9 @@ async function scheduleAt(
     0,
   )
 }
+
+/** For a look that says never: beyond every bound. */
+const NEVER_MS = Number.POSITIVE_INFINITY
 
 async function far(harness: TimetableHarness): Promise<number> {
   return (await now(harness)) + FAR_MS
@@ -234,8 +245,12 @@ export const looking = theme('looking', [
       if ((await now(harness)) < dueMs - 50) await expectCounts(harness, { pending: 18, due: 10 })
       await advanceTo(harness, dueMs)
       await expectCounts(harness, { pending: 18, due: 11 })
-      const taken = (await claim(harness, 'low')).tasks.length
+      const { tasks, stamp } = await claim(harness, 'low')
+      const taken = tasks.length
       await expectCounts(harness, { pending: 18 - taken, due: 11 - taken, claimed: taken })
+      // Due again at this very moment, with a failure.
+      for (const { key } of tasks) await settle(harness, key, stamp, retryIn(0))
+      await expectCounts(harness, { pending: 18, due: 11 })
     },
   },
   {
@@ -263,6 +278,67 @@ export const looking = theme('looking', [
       expect(await timetable.forecast(topic, from + stepMs, from + stepMs + 1_000, 500)).toEqual([1, 1])
       expect(await timetable.forecast(topic, from + stepMs, from + 2 * stepMs, stepMs)).toEqual([2])
       expect(await timetable.forecast(`${topic}-other`, from, from + 2_000, 1_000)).toEqual([0, 0])
+    },
+  },
+  {
+    name: 'a forecast of many tasks of one cell',
+    async run(harness) {
+      const from = await far(harness)
+      const keys = keysOfOneCell(60)
+      await scheduleAt(harness, from, Object.fromEntries(keys.map((key, n) => [key, n * 100])))
+      const { timetable, topic } = harness
+      expect(await timetable.forecast(topic, from, from + 4_000, 1_000)).toEqual([10, 10, 10, 10])
+      expect(await timetable.forecast(topic, from + 50, from + 5_000, 2_000)).toEqual([20, 20, 9])
+      expect(await timetable.forecast(topic, from, from + 6_000, 100)).toEqual(keys.map(() => 1))
+    },
+  },
+  {
+    name: 'a listing by due looks past what does not belong, however much that is',
+    async run(harness) {
+      const keys = keysOfOneCell(8)
+      const last = keys.at(-1) ?? ''
+      await scheduleAll(harness, keys.slice(0, -1))
+      const { stamp, tasks } = await claim(harness, last)
+      const base = await far(harness)
+      // Due long ago, to ring late: the others of this cell are found after all of them.
+      for (const { key } of tasks) await settle(harness, key, stamp, retryIn(2 * FAR_MS))
+      const { dueMs } = await schedule(harness, last, { delayMs: 3 * FAR_MS })
+      for (const limit of [1, 3, 100])
+        expect(keysOf(await list(harness, { dueFromMs: base, dueToMs: dueMs, limit }))).toEqual([last])
+    },
+  },
+  {
+    name: 'a look tells of the next ring and the next end of a lease: too near perhaps, never too far',
+    slow: true,
+    async run(harness) {
+      const [a = '', b = '', c = ''] = keysOfOneCell(3)
+      const at = { topic: harness.topic, cell: place(a).cell }
+      const lookAt = () => harness.timetable.look(at)
+      expect(await lookAt()).toEqual({ ringInMs: null, leaseEndInMs: null })
+      await schedule(harness, a, { delayMs: 2 * FAR_MS })
+      expectBetween((await lookAt()).ringInMs ?? NEVER_MS, 0, 2 * FAR_MS)
+      await schedule(harness, b, { delayMs: FAR_MS, priority: 'low' })
+      expectBetween((await lookAt()).ringInMs ?? NEVER_MS, 0, FAR_MS)
+      await schedule(harness, c)
+      const req = newRequest()
+      const { stamp } = await hold(harness, c, { req })
+      const held = await lookAt()
+      expectBetween(held.ringInMs ?? NEVER_MS, 0, FAR_MS)
+      expectBetween(held.leaseEndInMs ?? NEVER_MS, 0, LONG_LEASE_MS)
+      await shortenLease(harness, c, req)
+      expectBetween((await lookAt()).leaseEndInMs ?? NEVER_MS, 0, SHORT_LEASE_MS)
+      await settle(harness, c, stamp, retryIn(5_000))
+      expectBetween((await lookAt()).ringInMs ?? NEVER_MS, 0, 5_000)
+      await cancel(harness, a)
+      await cancel(harness, b)
+      await reschedule(harness, c, { kind: 'delay', ms: 0 })
+      expect((await lookAt()).ringInMs).toBe(0)
+      // Suspects ring, too.
+      await loseLease(harness, c)
+      await loseLease(harness, c)
+      const { ringMs } = await view(harness, c)
+      const nowMs = await now(harness)
+      expectBetween((await lookAt()).ringInMs ?? NEVER_MS, 0, Math.max(0, ringMs - nowMs))
     },
   },
   {

@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import {
   advanceTo,
+  cancel,
   claim,
   DEAD,
   DONE,
@@ -296,6 +297,66 @@ export const rescuing = theme('rescue', [
       // It begins anew: one lost lease makes it neither poison nor a suspect.
       await leaseEnds(harness)
       expect(await rescue(harness, 'a')).toMatchObject({ rescued: 1, poisoned: [], nextSuspectMs: null })
+    },
+  },
+  {
+    name: 'two that are poison are both told, whoever found them',
+    slow: true,
+    async run(harness) {
+      const keys = keysOfOneCell(3)
+      const [a = '', b = '', other = ''] = keys
+      const suspects = [a, b]
+      for (const key of suspects) await becomeSuspect(harness, key)
+      await advanceTo(harness, Math.max(...(await ringsOf(harness, suspects))))
+      const at = { topic: harness.topic, cell: place(a).cell }
+      const requests = suspects.map(() => newRequest())
+      for (const req of requests) {
+        const { tasks, stamp } = await claim(harness, a, { req, from: 'suspects' })
+        expect(await harness.timetable.begin(at, only(tasks).key, stamp)).toBe(true)
+      }
+      for (const req of requests) await shortenLease(harness, a, req)
+      await leaseEnds(harness)
+      // Somebody who came by for another task finds them; the next claim tells.
+      await reschedule(harness, other, { kind: 'delay', ms: 0 })
+      expect((await rescue(harness, a)).poisoned.toSorted()).toEqual(suspects)
+      expect((await rescue(harness, a)).poisoned).toEqual([])
+      await expectBooks(harness, { scheduled: 2, dead: 2 })
+    },
+  },
+  {
+    name: 'a task keeps its place by priority: retried, rescued, moved as a suspect, replayed',
+    slow: true,
+    async run(harness) {
+      const [high = '', normal = ''] = keysOfOneCell(2)
+      const atMs = (await now(harness)) - 1_000
+      const expectFirst = async () => {
+        // It waits for longer, and goes second nevertheless.
+        await schedule(harness, normal, { atMs })
+        await advanceTo(harness, (await view(harness, high)).ringMs)
+        expect(keysOf((await claim(harness, high, { limit: 1 })).tasks)).toEqual([high])
+        await cancel(harness, normal)
+        const { tasks, stamp } = await claim(harness, normal)
+        for (const { key } of tasks) await settle(harness, key, stamp, DONE)
+      }
+      const anew = async () => {
+        await schedule(harness, high, { priority: 'high' })
+        return hold(harness, high)
+      }
+      const retried = await anew()
+      await settle(harness, high, retried.stamp, retryIn(0))
+      await expectFirst()
+      await schedule(harness, high, { priority: 'high' })
+      await loseLease(harness, high)
+      await expectFirst()
+      await schedule(harness, high, { priority: 'high' })
+      await loseLease(harness, high)
+      await loseLease(harness, high)
+      await reschedule(harness, high, { kind: 'delay', ms: 0 })
+      await expectFirst()
+      const killed = await anew()
+      await settle(harness, high, killed.stamp, DEAD)
+      await replay(harness, high)
+      await expectFirst()
     },
   },
   {

@@ -5,12 +5,14 @@ import {
   claim,
   DONE,
   during,
+  entry,
   expectBetween,
   FAR_MS,
   hold,
   holdWhenDue,
   keysOfOneCell,
   kill,
+  leaseEnds,
   list,
   LONG_LEASE_MS,
   only,
@@ -22,9 +24,11 @@ import {
   retryIn,
   schedule,
   settle,
+  SHORT_LEASE_MS,
   snoozeFor,
   type TimetableHarness,
   theme,
+  view,
 } from './helpers.ts'
 import { becomeSuspect } from './rescue.ts'
 
@@ -205,6 +209,48 @@ export const waking = theme('waking', [
       await becomeSuspect(harness, 'a')
       const { stamp } = await holdWhenDue(harness, 'a', { from: 'suspects' })
       await ears.expectWake(0, () => settle(harness, 'a', stamp, RETURN))
+      ears.stop()
+    },
+  },
+  {
+    name: 'a call with several tasks wakes once, for the first of them',
+    async run(harness) {
+      const [a = '', b = '', c = ''] = keysOfOneCell(3)
+      const ears = await listen(harness, a)
+      const delays = { [a]: 2 * FAR_MS, [b]: FAR_MS, [c]: 3 * FAR_MS }
+      await ears.expectWake(FAR_MS, () =>
+        harness.timetable.schedule(
+          harness.topic,
+          Object.entries(delays).map(([key, delayMs]) => entry(key, { delayMs })),
+          0,
+        ),
+      )
+      ears.stop()
+    },
+  },
+  {
+    name: 'what a rescue puts back wakes, whoever came by',
+    async run(harness) {
+      const [a = '', other = ''] = keysOfOneCell(2)
+      const ears = await listen(harness, a)
+      const comingBy = [
+        () => rescue(harness, other),
+        () => cancel(harness, other),
+        () => reschedule(harness, other, { kind: 'delay', ms: 0 }),
+      ]
+      for (const comeBy of comingBy) {
+        await schedule(harness, a)
+        await hold(harness, a, { leaseMs: SHORT_LEASE_MS })
+        await leaseEnds(harness)
+        await ears.allHeard()
+        ears.forget()
+        await comeBy()
+        await ears.allHeard()
+        expect(only(ears.wakes)).toMatchObject({
+          cell: place(a).cell,
+          ringMs: (await view(harness, a)).ringMs,
+        })
+      }
       ears.stop()
     },
   },
