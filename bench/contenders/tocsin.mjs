@@ -8,7 +8,8 @@ export async function open(port) {
     isNeverEarly: true,
     /** What its users hand over; `atMs` is when it is due. */
     taskOf: ({ key, payload, atMs }) => ({ key, payload, at: atMs }),
-    scheduleMany: (tasks) => topic.scheduleMany(tasks),
+    /** As a stream: an array would be checked as a whole before the first of it is sent. */
+    scheduleMany: (tasks) => topic.scheduleMany(tasks.values()),
     schedule: (task) => topic.schedule(task),
     cancel: async (key) => (await topic.cancel(key)).outcome === 'cancelled',
     consume: (handle, concurrency) => {
