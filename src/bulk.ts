@@ -108,11 +108,12 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
 /** Part of a bulk call is in; the caller must know how much. */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)
+  const inLast = TocsinError.is(cause) ? Number(cause.details['accepted'] ?? 0) : 0
   if (accepted === 0) return cause
   return new TocsinError(
     'interrupted',
-    `the first ${accepted} tasks are in, then: ${cause.message}`,
-    { accepted },
+    `the first ${accepted + inLast} tasks are in, then: ${cause.message}`,
+    { accepted: accepted + inLast },
     cause,
   )
 }

@@ -59,7 +59,7 @@ export async function openTimetable(
 }
 
 function redisOptions(timetable: unknown): RedisOptions | null {
-  if (typeof timetable === 'string') return /^rediss?:/.test(timetable) ? { url: timetable } : null
+  if (typeof timetable === 'string') return /^rediss?:/i.test(timetable) ? { url: timetable } : null
   // By its mark, not by `instanceof`: two copies of the package in one process still understand each other.
   const config = timetable as RedisConfig | null | undefined
   return config?.kind === 'redis' ? config.options : null
@@ -89,7 +89,8 @@ function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: TimetableO
 /** Other stores' URLs may hold a password, too. */
 function describeTimetable(timetable: unknown): string {
   if (typeof timetable !== 'string') return describeValue(timetable)
-  return describeValue(timetable.replace(/\/\/[^@/]*@/, '//…@'))
+  const shown = timetable.slice(timetable.lastIndexOf('@') + 1)
+  return describeValue(shown === timetable ? timetable : `…@${shown}`)
 }
 
 function unsupported(what: string): TocsinError {

@@ -99,6 +99,9 @@ export class Puller {
   wake(cell: number, inMs: number, ringRecordMs: number): void {
     const times = this.#times.get(cell)
     if (times === undefined) return
+    // Somebody spoke of this cell, or its store is back: what failed before says nothing any more.
+    times.failures = 0
+    times.notBeforeMs = 0
     const atMs = this.#clock.monotonicNow() + Math.max(0, inMs)
     if (atMs < times.wokenMs) {
       times.wokenMs = atMs

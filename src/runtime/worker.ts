@@ -18,6 +18,7 @@ import type { SettleAnswer, SettleOutcome, Timetable } from '../timetable.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
 import { Calls } from './calls.ts'
 import { Complaints } from './complaints.ts'
+import { Sparing } from './sparing.ts'
 import type { HeldClaim, HeldTask } from './held.ts'
 import type { Performer } from './performer.ts'
 import { Renewer } from './renewer.ts'
@@ -53,6 +54,8 @@ export class Worker<Out> {
   readonly #settler: Settler
   readonly #renewer: Renewer
   readonly #complaints: Complaints
+  /** Of calls to the timetable that fail: each cell makes its own. */
+  readonly #sparing: Sparing
   /** Held claims by cell and stamp, so that a fence finds its task. */
   readonly #claims = new Map<string, HeldClaim>()
   #whenQuiet: (() => void) | null = null
@@ -69,6 +72,7 @@ export class Worker<Out> {
     this.#onProgress = onProgress
     const { timetable, clock, logger, settings } = parts
     this.#complaints = new Complaints(clock, logger, parts.topic)
+    this.#sparing = new Sparing(clock)
     const failed = (doing: string) => (error: unknown) => this.report(doing, error)
     this.#calls = new Calls(
       clock,
@@ -148,7 +152,12 @@ export class Worker<Out> {
 
   report(doing: string, error: unknown): void {
     const { announcer, logger, topic } = this.#parts
-    logger.error({ topic, doing, error }, 'a call to the timetable failed; it will be tried again')
+    const alsoFailed = this.#sparing.tell()
+    if (alsoFailed !== null)
+      logger.error(
+        { topic, doing, error, alsoFailed },
+        'a call to the timetable failed; it will be tried again',
+      )
     announcer.emit('error', { topic, doing, error })
   }
 

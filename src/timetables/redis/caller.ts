@@ -57,8 +57,10 @@ export class Caller {
       reply = await this.#connection.send(['EVALSHA', sha, ...tail], call)
     } catch (error) {
       // Unknown to this server, so nothing of it ran: SCRIPT FLUSH, a restart, a failover.
-      if (!isNoScript(error)) throw translated(error)
-      reply = await this.#connection.send(['EVAL', source, ...tail], call).catch(rethrowTranslated)
+      if (!isNoScript(error)) throw translated(error, name)
+      reply = await this.#connection.send(['EVAL', source, ...tail], call).catch((again: unknown) => {
+        throw translated(again, name)
+      })
     }
     const answer = reply as [number, ...A]
     this.#recordClock.heard(answer[0])
@@ -68,7 +70,9 @@ export class Caller {
   /** A plain command. */
   async command(args: readonly string[], doing: string): Promise<unknown> {
     const call: Call = { doing, deadlineMs: this.deadlineMs(), repeatable: true }
-    return this.#connection.send(args, call).catch(rethrowTranslated)
+    return this.#connection.send(args, call).catch((error: unknown) => {
+      throw translated(error, doing)
+    })
   }
 
   /** For a call that is made now. */
@@ -81,10 +85,6 @@ function isNoScript(error: unknown): boolean {
   return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
 }
 
-function translated(error: unknown): unknown {
-  return error instanceof ErrorReply ? refused(error) : error
-}
-
-function rethrowTranslated(error: unknown): never {
-  throw translated(error)
+function translated(error: unknown, doing: string): unknown {
+  return error instanceof ErrorReply ? refused(error, doing) : error
 }

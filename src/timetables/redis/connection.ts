@@ -41,6 +41,8 @@ export class Connection {
   #client: Client
   #isFirst = true
   #wasSilent = false
+  /** Somebody who accepts a connection and then says nothing sensible would be waited for without end. */
+  #callOffSilence: () => void = ignore
   #isClosed = false
 
   private constructor(parts: ConnectionParts) {
@@ -76,8 +78,12 @@ export class Connection {
     try {
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
+      // The node was demoted. What is behind its name may be another one by now: connect anew.
+      if (error instanceof ErrorReply && error.message.startsWith('READONLY')) this.#giveUp(client)
       if (error instanceof ErrorReply) throw error
-      throw cutOff(doing, true, repeatable, error)
+      const cause =
+        client === this.#client ? error : new Error(`no answer in time, or not the primary any more`)
+      throw cutOff(doing, true, repeatable, cause)
     } finally {
       callOff()
     }
@@ -85,6 +91,7 @@ export class Connection {
 
   close(): void {
     this.#isClosed = true
+    this.#callOffSilence()
     this.#client.destroy()
   }
 
@@ -92,6 +99,7 @@ export class Connection {
   #giveUp(client: Client): void {
     if (client !== this.#client || this.#isClosed) return
     this.#wasSilent = true
+    this.#callOffSilence()
     client.destroy()
     if (this.#isFirst) return
     this.#client = this.#make()
@@ -115,19 +123,16 @@ export class Connection {
           this.#isFirst || this.#isClosed ? false : retryInMs(retries),
       } as NonNullable<RedisClientOptions['socket']>,
     }) as Client
-    // Somebody who accepts a connection and then says nothing would be waited for without end.
-    let callOff = () => {}
     client.on('connect', () => {
-      callOff()
-      callOff = clock.after(callTimeoutMs, () => this.#giveUp(client))
+      this.#callOffSilence()
+      this.#callOffSilence = clock.after(callTimeoutMs, () => this.#giveUp(client))
     })
-    client.on('end', () => callOff())
+    client.on('reconnecting', () => this.#callOffSilence())
     client.on('error', (error: unknown) => {
-      callOff()
       if (!this.#isFirst && !this.#isClosed) onError(notReached(where, error))
     })
     client.on('ready', () => {
-      callOff()
+      this.#callOffSilence()
       const isBack = !this.#isFirst
       this.#isFirst = false
       if (isBack && client === this.#client) onBack()

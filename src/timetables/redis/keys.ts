@@ -35,6 +35,11 @@ export class Keys {
     this.#prefix = prefix
   }
 
+  /** What every key and channel matches. */
+  get pattern(): string {
+    return `${this.#prefix}:*`
+  }
+
   of(topic: string, cell: number): CellKeys {
     return this.ofTopic(topic)[cell] as CellKeys
   }

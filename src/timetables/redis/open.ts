@@ -54,9 +54,9 @@ export async function openRedis(
     new Caller(connection, scripts, clock, recordClock, callTimeoutMs)
   try {
     const caller = callerOn(await connect())
-    await checkServer(caller, where, assumeNoEviction)
-    const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
     const keys = new Keys(prefix)
+    await checkServer(caller, keys, where, assumeNoEviction)
+    const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
     const wakes = new Wakes(parts, keys, lookMs)
     const runs = new Runs(clock, callTimeoutMs)
     const close = async () => {

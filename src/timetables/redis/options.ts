@@ -2,7 +2,7 @@
 import type { RedisClientOptions } from '@redis/client'
 import { type Duration, durationMs } from '../../duration.ts'
 import { describeValue } from '../../errors.ts'
-import { badOption, checkOptions } from '../../options.ts'
+import { badOption, checkOptions, wholeNumber } from '../../options.ts'
 
 /** The certificate authority to trust, and a certificate of one's own where the server asks for one. */
 export interface RedisTls {
@@ -48,6 +48,7 @@ export interface CheckedRedisOptions {
 const FIELDS = ['url', 'username', 'password', 'database', 'tls', 'assumeNoEviction', 'safetyLook']
 const TLS_FIELDS = ['ca', 'cert', 'key', 'servername']
 const LOOK_MS = '10s'
+const DATABASE_MAX = 1_000_000
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]', '::1']
 
 export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number): CheckedRedisOptions {
@@ -58,12 +59,13 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
     checkOptions(given.tls, TLS_FIELDS, 'redis.tls')
     if (!isEncrypted) throw badOption('tls', 'needs a URL that starts with rediss://')
   }
-  const database = given.database ?? databaseOf(url)
+  const database =
+    given.database === undefined ? databaseOf(url) : wholeNumber(given.database, 0, DATABASE_MAX, 'database')
   const host = url.hostname.replace(/^\[|\]$/g, '')
   const port = url.port === '' ? 6379 : Number(url.port)
   const common = { host, port, connectTimeout: connectTimeoutMs }
-  const username = given.username ?? decodeURIComponent(url.username)
-  const password = given.password ?? decodeURIComponent(url.password)
+  const username = text(given.username, 'username') ?? decoded(url.username)
+  const password = text(given.password, 'password') ?? decoded(url.password)
   return {
     client: {
       ...(username === '' ? {} : { username }),
@@ -94,9 +96,30 @@ function databaseOf(url: URL): number {
   const text = url.pathname.replace(/^\//, '')
   if (text === '') return 0
   const database = Number(text)
+  // What stands there may be the rest of a password with a slash: it is not shown.
   if (!Number.isInteger(database) || database < 0)
-    throw badOption('url', `'${text}' after the host is no database; use a number like redis://host:6379/1`)
+    throw badOption(
+      'url',
+      'what comes after the host is no database; use a number, like redis://host:6379/1, and write / in a password as %2F',
+    )
   return database
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw badOption(
+      'url',
+      'its user name or password is not percent-encoded; write % as %25, @ as %40, / as %2F',
+    )
+  }
+}
+
+/** A password is never shown. */
+function text(value: unknown, field: string): string | undefined {
+  if (value === undefined || typeof value === 'string') return value
+  throw badOption(field, 'expected text')
 }
 
 function defined(object: object): object {

@@ -4,13 +4,14 @@ import type { Caller } from './caller.ts'
 
 /**
  * Has replicas confirm what was written, where the user asked for it: WAIT covers all that its connection wrote
- * before, so that the writes of one turn share one.
+ * before, so that the writes that are answered while one is under way share the next.
  */
 export class Replicas {
   readonly #caller: Caller
   readonly #clock: Clock
   readonly #wanted: number
   readonly #patienceMs: number
+  #underWay: Promise<void> = Promise.resolve()
   #next: Promise<void> | null = null
 
   constructor(caller: Caller, clock: Clock, wanted: number, callTimeoutMs: number) {
@@ -31,21 +32,31 @@ export class Replicas {
   }
 
   #confirm(): Promise<void> {
-    this.#next ??= this.#clock.turn().then(() => {
+    // One at a time: they wait for one another anyway, and in a queue the last would pass its deadline.
+    this.#next ??= Promise.allSettled([this.#underWay, this.#clock.turn()]).then(() => {
       this.#next = null
-      return this.#wait()
+      this.#underWay = this.#wait()
+      return this.#underWay
     })
     return this.#next
   }
 
   async #wait(): Promise<void> {
-    const reply = await this.#caller.command(['WAIT', String(this.#wanted), String(this.#patienceMs)], 'wait')
-    const confirmed = Number(reply)
-    if (confirmed >= this.#wanted) return
+    let confirmed = 0
+    let cause: unknown
+    try {
+      const wait = ['WAIT', String(this.#wanted), String(this.#patienceMs)]
+      confirmed = Number(await this.#caller.command(wait, 'wait'))
+      if (confirmed >= this.#wanted) return
+    } catch (error) {
+      // Whatever became of the question: the write it is about was done.
+      cause = error
+    }
     throw new TocsinError(
       'unknown-outcome',
       `written, but only ${confirmed} of ${this.#wanted} replicas confirmed it in time: a failover now could lose it. Look at the replicas, or ask for fewer with waitReplicas`,
       { confirmed, wanted: this.#wanted },
+      cause,
     )
   }
 }

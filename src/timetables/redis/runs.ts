@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
 
 /** One script call takes at most this many tasks: Lua hands on only some 8,000 values at once. */
 const RUN_MAX = 1_000
@@ -18,10 +19,11 @@ class Ticket<A> {
   readonly #resolve: (answers: A[]) => void
   readonly #reject: (error: unknown) => void
   #open: number
+  #answered = 0
   #failure: { readonly error: unknown } | null = null
 
   constructor(count: number, resolve: (answers: A[]) => void, reject: (error: unknown) => void) {
-    this.#answers = new Array<A>(count)
+    this.#answers = new Array<A>(count).fill(undefined as A)
     this.#open = count
     this.#resolve = resolve
     this.#reject = reject
@@ -29,18 +31,31 @@ class Ticket<A> {
 
   answer(index: number, answer: A): void {
     this.#answers[index] = answer
+    this.#answered++
     if (--this.#open === 0) this.#close()
   }
 
   fail(error: unknown): void {
-    // The first failure is told, when nothing of the call is under way any more.
-    this.#failure ??= { error }
+    // One is told, when nothing of the call is under way any more: the first, or one that leaves something open.
+    if (this.#failure === null || TocsinError.is(error, 'unknown-outcome')) this.#failure = { error }
     if (--this.#open === 0) this.#close()
   }
 
   #close(): void {
     if (this.#failure === null) this.#resolve(this.#answers)
-    else this.#reject(this.#failure.error)
+    else this.#reject(this.#answered === 0 ? this.#failure.error : this.#inPart(this.#failure.error))
+  }
+
+  /** Some cells took their part and others did not. */
+  #inPart(error: unknown): TocsinError {
+    const gap = this.#answers.findIndex((answer) => answer === undefined)
+    const inAll = `${this.#answered} of ${this.#answers.length} took effect, the first ${gap} of them without a gap`
+    return new TocsinError(
+      TocsinError.is(error, 'unknown-outcome') ? 'unknown-outcome' : 'interrupted',
+      `${inAll}; then: ${error instanceof Error ? error.message : String(error)}`,
+      { accepted: gap, inAll: this.#answered },
+      error,
+    )
   }
 }
 

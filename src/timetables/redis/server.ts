@@ -1,12 +1,18 @@
 /** What the Redis at the other end is, and whether timers can be entrusted to it. */
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
+import type { Keys } from './keys.ts'
 import { refusal } from './trouble.ts'
 
 const OLDEST_MAJOR = 7
 
 /** Throws what is wrong with it and what to do. */
-export async function checkServer(caller: Caller, where: string, assumeNoEviction: boolean): Promise<void> {
+export async function checkServer(
+  caller: Caller,
+  keys: Keys,
+  where: string,
+  assumeNoEviction: boolean,
+): Promise<void> {
   const hello = await askHello(caller)
   checkVersion(hello.get('version'), where)
   if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
@@ -15,6 +21,7 @@ export async function checkServer(caller: Caller, where: string, assumeNoEvictio
     throw refusal(
       `Redis at ${where} is a node of a Redis Cluster, which this version does not speak to; use a standalone Redis`,
     )
+  await checkRights(caller, keys, where)
   const policy = (await reportedPolicy(caller)) ?? (await configuredPolicy(caller))
   if (policy === 'noeviction') return
   if (policy === null && assumeNoEviction) return
@@ -25,6 +32,21 @@ export async function checkServer(caller: Caller, where: string, assumeNoEvictio
   throw refusal(
     `Redis at ${where} has maxmemory-policy '${policy}': when it is full it drops timers in silence. Set it with CONFIG SET maxmemory-policy noeviction, and in redis.conf`,
   )
+}
+
+/** What a user lacks is better heard now than half-way through a script. */
+async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
+  const cell = keys.of('tocsin', 0)
+  await caller.run('counts', cell, [])
+  try {
+    await caller.command(['SPUBLISH', cell.channel, ''], 'open')
+  } catch (error) {
+    if (!TocsinError.is(error, 'timetable-refused')) throw error
+    throw refusal(
+      `this user of Redis at ${where} may not use the channels '${keys.pattern}': let it with ACL SETUSER … &${keys.pattern} +@pubsub`,
+      error,
+    )
+  }
 }
 
 function checkVersion(version: string | undefined, where: string): void {

@@ -2,18 +2,32 @@
 import { describeError, TocsinError } from '../../errors.ts'
 
 /** An error that Redis itself answered: the command was not carried out. */
-export function refused(reply: Error): TocsinError {
+export function refused(reply: Error, doing = 'the call'): TocsinError {
   const [word = ''] = reply.message.split(' ', 1)
+  // A script that had begun: what it wrote before the error stays.
+  if (BROKE_OFF.test(reply.message) && !(word in REPLIES))
+    return new TocsinError(
+      'unknown-outcome',
+      `${doing}: Redis broke it off half-way (${shown(reply)}). If its user lacks a permission, see docs/redis.md for the ACL`,
+      { redis: word },
+      reply,
+    )
   const [code, advice] = REPLIES[word] ?? ['timetable-unavailable', 'Redis refused the call']
   return new TocsinError(code, `${advice} (Redis: ${shown(reply)})`, { redis: word }, reply)
 }
+
+/** How Redis 7 marks an error inside a script. */
+const BROKE_OFF = /script: [0-9a-f]{40}|user_script/
 
 const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0], advice: string]> = {
   OOM: [
     'timetable-full',
     'Redis is at its maxmemory and takes no new tasks; running ones still finish. Give it more memory, or wait until some are done',
   ],
-  NOAUTH: ['timetable-refused', 'Redis wants a password; put it into the URL: redis://:password@host'],
+  NOAUTH: [
+    'timetable-refused',
+    'Redis wants a user name and a password, or a password alone; put them into the URL: redis://user:password@host, redis://:password@host',
+  ],
   WRONGPASS: ['timetable-refused', 'Redis does not accept this user name or password'],
   NOPERM: [
     'timetable-refused',
@@ -67,6 +81,11 @@ export function notReached(where: string, cause: unknown): TocsinError {
     return refusal(`Redis at ${where} wants no password; leave it out of the URL`, cause)
   const [word = ''] = message.split(' ', 1)
   if (word in REPLIES) return refused(cause as Error)
+  if (/ALTNAME/.test(code))
+    return refusal(
+      `the TLS certificate of Redis at ${where} is for another name (${code}); connect by that name, or give it with redis({ url, tls: { servername } })`,
+      cause,
+    )
   if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|SSL|EPROTO/.test(code))
     return refusal(
       `the TLS certificate of Redis at ${where} cannot be trusted (${code}); give its authority with redis({ url, tls: { ca } })`,
@@ -76,7 +95,10 @@ export function notReached(where: string, cause: unknown): TocsinError {
     return unavailable(`the host of ${where} has no address (${code}); check the URL`, cause)
   if (code === 'ECONNREFUSED')
     return unavailable(`nothing listens at ${where} (ECONNREFUSED); is Redis running there?`, cause)
-  return unavailable(`cannot connect to Redis at ${where} (${shown(cause)})`, cause)
+  return unavailable(
+    `cannot connect to Redis at ${where} (${shown(cause)}). Is that a Redis? A port with TLS wants rediss://, one without redis://`,
+    cause,
+  )
 }
 
 export function refusal(message: string, cause?: unknown): TocsinError {
