@@ -7,15 +7,16 @@ export interface Candidate extends ListPosition {
   readonly cell: number
 }
 
+export interface CandidatePage {
+  readonly candidates: readonly Candidate[]
+  /** Up to here nothing is missing; null: nothing is missing at all. */
+  readonly completeTo: ListPosition | null
+}
+
 export interface ListSource {
   readonly cells: readonly number[]
   /** The next candidates of a cell from `from` on, at least `limit` of them where there are as many. */
-  next(
-    cell: number,
-    query: ListQuery,
-    from: ListPosition | null,
-    limit: number,
-  ): Promise<{ candidates: Candidate[]; hasMore: boolean }>
+  next(cell: number, query: ListQuery, from: ListPosition | null, limit: number): Promise<CandidatePage>
   views(candidates: readonly Candidate[]): Promise<(EntryView | null)[]>
 }
 
@@ -28,17 +29,15 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
   let from = query.after
   for (;;) {
     const pages = await Promise.all(source.cells.map((cell) => source.next(cell, query, from, query.limit)))
-    const candidates = pages.flatMap((page) => page.candidates).toSorted(comparePositions)
-    // A cell that has more than it told may have something right after its last: nothing beyond that is certain.
     const horizon = pages
-      .filter(({ hasMore }) => hasMore)
-      .map((page) => page.candidates.toSorted(comparePositions).at(-1))
-      .filter((last) => last !== undefined)
+      .flatMap(({ completeTo }) => (completeTo === null ? [] : [completeTo]))
       .toSorted(comparePositions)[0]
-    const certain =
-      horizon === undefined
-        ? candidates
-        : candidates.filter((candidate) => comparePositions(candidate, horizon) <= 0)
+    // Beyond the horizon some cell may have more; before `from` is what earlier rounds have seen.
+    const certain = pages
+      .flatMap((page) => page.candidates)
+      .filter((one) => horizon === undefined || comparePositions(one, horizon) <= 0)
+      .filter((one) => from === null || comparePositions(one, from) > 0)
+      .toSorted(comparePositions)
     for (let at = 0; at < certain.length && found.length < query.limit; at += query.limit) {
       const views = await source.views(certain.slice(at, at + query.limit))
       for (const view of views) if (view !== null && belongs(view, query)) found.push(view)

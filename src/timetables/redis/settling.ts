@@ -14,16 +14,20 @@ export interface SettlePiece {
 /** What ends goes by itself, in the leanest way; everything else together. */
 type Way = 'done' | 'obsolete' | 'on'
 
-/** A key that comes twice goes into a later piece: pieces take effect in order, and the second finds it settled. */
-export function settlePieces(settlements: readonly Settlement[]): SettlePiece[] {
-  const pieces: { way: Way; settlements: Settlement[]; indexes: number[] }[] = []
-  let open = new Map<Way, (typeof pieces)[number]>()
+/** A key that comes twice goes into a later round, where it is found settled. In a round, order does not matter. */
+export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][] {
+  type OpenPiece = { way: Way; settlements: Settlement[]; indexes: number[] }
+  let round: OpenPiece[] = []
+  const rounds = [round]
+  let open = new Map<Way, OpenPiece>()
   let keys = new Set<string>()
   for (let index = 0; index < settlements.length; index++) {
     const settlement = settlements[index] as Settlement
     if (keys.has(settlement.key)) {
       keys = new Set()
       open = new Map()
+      round = []
+      rounds.push(round)
     }
     keys.add(settlement.key)
     const way = wayOf(settlement.outcome)
@@ -31,12 +35,12 @@ export function settlePieces(settlements: readonly Settlement[]): SettlePiece[] 
     if (piece === undefined || piece.settlements.length === PIECE_MAX) {
       piece = { way, settlements: [], indexes: [] }
       open.set(way, piece)
-      pieces.push(piece)
+      round.push(piece)
     }
     piece.settlements.push(settlement)
     piece.indexes.push(index)
   }
-  return pieces
+  return rounds
 }
 
 export function scriptOf({ way }: SettlePiece): 'finish' | 'settle' {

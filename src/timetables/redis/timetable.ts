@@ -29,11 +29,11 @@ import { packLists } from './packing.ts'
 import { createdText, encodeBody, laneLetter } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
-import { type Candidate, listPage } from './listing.ts'
+import { type Candidate, type CandidatePage, listPage } from './listing.ts'
 import type { RecordClock } from './record-clock.ts'
 import type { Replicas } from './replicas.ts'
 import type { RunKind, Runs } from './runs.ts'
-import { scriptOf, settleAnswers, settleArgs, settlePieces } from './settling.ts'
+import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
 
@@ -157,14 +157,14 @@ export class RedisTimetable implements Timetable {
 
   async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
     const answers = new Array<SettleAnswer>(settlements.length)
-    await Promise.all(
-      settlePieces(settlements).map(async (piece) => {
-        const [, row] = await this.#run<[string]>(scriptOf(piece), topic, cell, settleArgs(piece))
-        settleAnswers(row, piece.indexes.length).forEach((answer, i) => {
-          answers[piece.indexes[i] as number] = answer
-        })
-      }),
-    )
+    const send = async (piece: SettlePiece) => {
+      const [, row] = await this.#run<[string]>(scriptOf(piece), topic, cell, settleArgs(piece))
+      settleAnswers(row, piece.indexes.length).forEach((answer, i) => {
+        answers[piece.indexes[i] as number] = answer
+      })
+    }
+    // One round after the other, not only sent in order: a script that Redis has lost runs later than its neighbours.
+    for (const round of settleRounds(settlements)) await Promise.all(round.map(send))
     return answers
   }
 
@@ -340,7 +340,7 @@ export class RedisTimetable implements Timetable {
     query: ListQuery,
     from: ListPosition | null,
     limit: number,
-  ): Promise<{ candidates: Candidate[]; hasMore: boolean }> {
+  ): Promise<CandidatePage> {
     const { state, tag, prefix, dueFromMs } = query
     if (tag !== null) return this.#candidatesOf(topic, cell, { tag }, query)
     if (prefix !== null) return this.#candidatesOf(topic, cell, { prefix }, query)
@@ -354,10 +354,10 @@ export class RedisTimetable implements Timetable {
       String(start.ringMs * 1000 + Math.min(start.failures, 999)),
       start.key,
     ]
-    const [, pairs, more] = await this.#run<[string[], string]>('list', topic, cell, args)
+    const [, pairs, endScore, endKey] = await this.#run<[string[], string, string]>('list', topic, cell, args)
     const candidates: Candidate[] = []
     for (let i = 0; i < pairs.length; i += 2) candidates.push(candidate(cell, pairs[i], pairs[i + 1]))
-    return { candidates, hasMore: more === '1' }
+    return { candidates, completeTo: endScore === '' ? null : candidate(cell, endKey, endScore) }
   }
 
   /** By tag or prefix: all of them, since nothing has them in the order of a listing. */
@@ -366,7 +366,7 @@ export class RedisTimetable implements Timetable {
     cell: number,
     what: Selection,
     { state }: ListQuery,
-  ): Promise<{ candidates: Candidate[]; hasMore: boolean }> {
+  ): Promise<CandidatePage> {
     const candidates: Candidate[] = []
     let cursor: string | null = null
     do {
@@ -376,7 +376,7 @@ export class RedisTimetable implements Timetable {
       cursor = page.cursor
     } while (cursor !== null)
     const distinct = new Map(candidates.map((one) => [one.key, one]))
-    return { candidates: [...distinct.values()], hasMore: false }
+    return { candidates: [...distinct.values()], completeTo: null }
   }
 
   async #views(

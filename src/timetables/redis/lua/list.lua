@@ -5,12 +5,14 @@
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     '1' with the waiting, '1' with the held, '1' the dead instead, limit, score to start at, key to start
 --          after at that score ('' for none)
--- Returns  now, keys and scores in turn, '1' if a lane has more than these
+-- Returns  now, keys and scores in turn; score and key up to which nothing is missing ('' where nothing at all is)
 --@include cell claims
 
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local found, more = {}, '0'
+local found = {}
+-- Of the lanes that have more than was asked for, the one whose page ends first.
+local end_score, end_key = nil, ''
 
 local function page(lane, from)
   -- Where the key to start after is still in its place, its rank is the short way past its many equals.
@@ -34,8 +36,13 @@ end
 
 local function add(lane, from, scale)
   local some = page(lane, from)
-  if #some == 2 * limit then more = '1' end
   for i = 1, #some, 2 do found[#found + 1], found[#found + 2] = some[i], some[i + 1] .. scale end
+  if #some == 2 * limit then
+    local key, score = found[#found - 1], tonumber(found[#found])
+    if end_score == nil or score < end_score or (score == end_score and key < end_key) then
+      end_score, end_key = score, key
+    end
+  end
 end
 
 if ARGV[3] == '1' then
@@ -60,4 +67,4 @@ else
     end
   end
 end
-return { now, found, more }
+return { now, found, end_score and text_of(end_score) or '', end_key }

@@ -59,7 +59,7 @@ for at, i in ipairs(held) do
   elseif kind == 'return' then
     if tries_of[at] then
       tries.started = 0
-      tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
+      tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries, tries.updated)
     end
     wait(letter, score, key)
   else
