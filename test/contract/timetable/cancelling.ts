@@ -10,6 +10,7 @@ import {
   FAR_MS,
   find,
   hold,
+  keysOfOneCell,
   kill,
   leaseEnds,
   look,
@@ -19,6 +20,7 @@ import {
   RETURN,
   retryIn,
   schedule,
+  scheduleAll,
   settle,
   SHORT_LEASE_MS,
   shortenLease,
@@ -174,4 +176,24 @@ export const cancelling = theme('cancelling', [
       expect(await view(harness, 'a')).toMatchObject({ state: 'pending', failures: 1 })
     },
   })),
+  {
+    name: 'a thousand tasks of one cell, each with all the tags there may be, come and go in one call',
+    async run(harness) {
+      const { timetable, topic } = harness
+      const keys = keysOfOneCell(1_000)
+      const [first = ''] = keys
+      const tags = ['a', 'b', 'c', 'd'].map((tag) => tag.padEnd(64, tag))
+      await scheduleAll(harness, keys, { delayMs: FAR_MS, tags, priority: 'low' })
+      for (const tag of tags) expect((await find(harness, first, 'live', { tag })).length).toBe(1_000)
+      await scheduleAll(harness, keys, { delayMs: FAR_MS, tags: tags.slice(1) })
+      expect(await find(harness, first, 'live', { tag: tags[0] ?? '' })).toEqual([])
+      const answers = await timetable.cancel(
+        topic,
+        keys.map((key) => place(key)),
+      )
+      expect(new Set(answers)).toEqual(new Set(['cancelled']))
+      for (const tag of tags) expect(await find(harness, first, 'live', { tag })).toEqual([])
+      await expectBooks(harness, { scheduled: 1_000, cancelled: 1_000 })
+    },
+  },
 ])

@@ -31,7 +31,7 @@ if #keys > 0 then
   redis.call('HSET', POOL, unpack(bodies))
   redis.call('HSET', TRIES, unpack(tried))
   enter_lanes(added)
-  if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
+  call_in_pieces('ZADD', TAGS, tags)
   redis.call('ZREM', DEAD, unpack(keys))
   redis.call('HDEL', GRAVES, unpack(keys))
   tell_ring(now)

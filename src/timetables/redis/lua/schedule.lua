@@ -114,7 +114,7 @@ if tagged then
   for at, key in ipairs(keys) do
     each_tag(keys_and_bodies[2 * at], function(tag) tags[#tags + 1], tags[#tags + 2] = 0, tag .. '\0' .. key end)
   end
-  if #tags > 0 then redis.call('ZADD', TAGS, unpack(tags)) end
+  call_in_pieces('ZADD', TAGS, tags)
 end
 count('scheduled', fresh)
 tell_ring(earliest)

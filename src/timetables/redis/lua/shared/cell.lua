@@ -77,6 +77,14 @@ local function each_tag(body, visit)
   for tag in string.gmatch(line, '\t([^\t]*)') do visit(tag) end
 end
 
+-- For lists that may be longer than Lua can hand on at once: a thousand tasks have up to four tags each.
+local PIECE = 4000
+local function call_in_pieces(command, key, values)
+  for first = 1, #values, PIECE do
+    redis.call(command, key, unpack(values, first, math.min(first + PIECE - 1, #values)))
+  end
+end
+
 -- Drops the tags of these tasks; to be called while their bodies are still there.
 local function untag(keys)
   if #keys == 0 or redis.call('EXISTS', TAGS) == 0 then return end
@@ -84,5 +92,5 @@ local function untag(keys)
   for i, body in ipairs(redis.call('HMGET', POOL, unpack(keys))) do
     each_tag(body, function(tag) gone[#gone + 1] = tag .. '\0' .. keys[i] end)
   end
-  if #gone > 0 then redis.call('ZREM', TAGS, unpack(gone)) end
+  call_in_pieces('ZREM', TAGS, gone)
 end
