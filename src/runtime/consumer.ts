@@ -58,6 +58,8 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#unwatch = parts.timetable.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers[cell % this.#pullers.length]?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
+      // Given back by its stamp, a task that was replaced answers 'stale', and the others come again at once.
+      missed: () => this.#giveBackQueue(),
     })
     this.#deal()
   }

@@ -251,6 +251,7 @@ export const plantedBugs: readonly PlantedBug[] = [
               if (!scheduled.has(cell)) watcher.wake(cell, inMs, ringMs)
             },
             fence: (cell, key, stamp, cause) => watcher.fence(cell, key, stamp, cause),
+            missed: () => watcher.missed(),
           }),
       })
     },
@@ -264,6 +265,7 @@ export const plantedBugs: readonly PlantedBug[] = [
           sound.watch(topic, {
             wake: (cell, inMs, ringMs) => watcher.wake(cell, inMs, ringMs),
             fence: () => {},
+            missed: () => watcher.missed(),
           }),
       }),
   },

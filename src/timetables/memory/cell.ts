@@ -45,6 +45,12 @@ export interface Moment {
   readonly steadyMs: number
 }
 
+/** When the lanes and the suspects ring next. Infinity: never. */
+export interface Rings {
+  readonly laneMs: number
+  readonly suspectMs: number
+}
+
 export class MemoryCell {
   readonly lanes = new Lanes()
   /** Every live task, waiting or held. */
@@ -67,14 +73,14 @@ export class MemoryCell {
     return this.#claims.heldCount
   }
 
-  /** When anything here rings next, suspects included. Infinity: never. */
-  nextRingMs(): number {
-    return Math.min(this.lanes.nextRingMs(), this.lanes.nextSuspectMs())
+  nextRings(): Rings {
+    return { laneMs: this.lanes.nextRingMs(), suspectMs: this.lanes.nextSuspectMs() }
   }
 
   look({ nowMs, steadyMs }: Moment): Look {
+    const { laneMs, suspectMs } = this.nextRings()
     return {
-      ringInMs: finiteOrNull(Math.max(0, this.nextRingMs() - nowMs)),
+      ringInMs: finiteOrNull(Math.max(0, Math.min(laneMs, suspectMs) - nowMs)),
       leaseEndInMs: finiteOrNull(Math.max(0, this.#claims.nextLeaseEndMs() - steadyMs)),
     }
   }

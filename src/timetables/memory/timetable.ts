@@ -23,12 +23,14 @@ import type {
   Timetable,
   Watcher,
 } from '../../timetable.ts'
-import { MemoryCell, type Moment } from './cell.ts'
+import { MemoryCell, type Moment, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
 /** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
 const LOOK_MS = 10_000
+
+const NEVER = Number.POSITIVE_INFINITY
 
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
@@ -71,7 +73,7 @@ export class MemoryTimetable implements Timetable {
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
     const moment = this.#moment()
     const cell = this.#cell(at)
-    const before = cell.nextRingMs()
+    const before = cell.nextRings()
     const claim = cell.claim(request, moment)
     // What a rescue put back may ring for other consumers, too.
     if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, moment)
@@ -93,7 +95,7 @@ export class MemoryTimetable implements Timetable {
   async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
     const target = this.#cell({ topic, cell })
     const moment = this.#moment()
-    const before = target.nextRingMs()
+    const before = target.nextRings()
     const answers = settlements.map((settlement) => target.settle(settlement, moment))
     this.#wakeIfNearer(topic, cell, before, moment)
     return answers
@@ -204,10 +206,10 @@ export class MemoryTimetable implements Timetable {
     const { cells } = this.#topic(topic)
     const moment = this.#moment()
     if (places.length === 1) return [this.#changeOne(topic, places[0] as P, moment, step)]
-    const ringsBefore = new Map<number, number>()
+    const ringsBefore = new Map<number, Rings>()
     const answers = places.map((place) => {
       const cell = cells[place.cell] as MemoryCell
-      if (!ringsBefore.has(place.cell)) ringsBefore.set(place.cell, cell.nextRingMs())
+      if (!ringsBefore.has(place.cell)) ringsBefore.set(place.cell, cell.nextRings())
       return step(cell, place, moment)
     })
     for (const [cell, before] of ringsBefore) this.#wakeIfNearer(topic, cell, before, moment)
@@ -222,16 +224,22 @@ export class MemoryTimetable implements Timetable {
     step: (cell: MemoryCell, place: P, moment: Moment) => A,
   ): A {
     const cell = this.#cell({ topic, cell: place.cell })
-    const before = cell.nextRingMs()
+    const before = cell.nextRings()
     const answer = step(cell, place, moment)
     this.#wakeIfNearer(topic, place.cell, before, moment)
     return answer
   }
 
-  #wakeIfNearer(topic: string, cell: number, ringMsBefore: number, { nowMs }: Moment): void {
+  /** Lanes and suspects apart: a suspect that waits past its time must not keep other rings from being told. */
+  #wakeIfNearer(topic: string, cell: number, before: Rings, { nowMs }: Moment): void {
     const { cells, watchers } = this.#topic(topic)
-    const ringMs = (cells[cell] as MemoryCell).nextRingMs()
-    if (ringMs >= ringMsBefore) return
+    const now = (cells[cell] as MemoryCell).nextRings()
+    const nearer = [
+      now.laneMs < before.laneMs ? now.laneMs : NEVER,
+      now.suspectMs < before.suspectMs ? now.suspectMs : NEVER,
+    ]
+    const ringMs = Math.min(...nearer)
+    if (ringMs === NEVER) return
     for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
   }
 

@@ -72,7 +72,9 @@ export class Connection {
     if (this.#isClosed) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
     const client = this.#client
     const leftMs = deadlineMs - this.#parts.clock.monotonicNow()
-    if (leftMs <= 0) throw cutOff(doing, false, repeatable, new Error('its time was up'))
+    // What has hardly any time left would only take the connection down, with everybody's calls on it.
+    if (leftMs < this.#parts.callTimeoutMs / 20)
+      throw cutOff(doing, false, repeatable, new Error('its time was up'))
     if (!client.isReady) throw cutOff(doing, false, repeatable, new Error(`${this.#parts.where} is away`))
     const callOff = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
     try {

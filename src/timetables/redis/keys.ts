@@ -29,10 +29,13 @@ export interface CellKeys {
 /** Made once per topic and kept: a script call names all the keys it may touch. */
 export class Keys {
   readonly #prefix: string
+  readonly #channelEnd: string
   readonly #topics = new Map<string, readonly CellKeys[]>()
 
-  constructor(prefix: string) {
+  /** Channels know no databases: those of another one get another name. */
+  constructor(prefix: string, database = 0) {
     this.#prefix = prefix
+    this.#channelEnd = database === 0 ? '' : `:${database}`
   }
 
   /** What every key and channel matches. */
@@ -54,6 +57,7 @@ export class Keys {
 
   #make(topic: string, cell: number): CellKeys {
     const named = (name: (typeof NAMES)[number]) => `${this.#prefix}:{${topic}:${cell}}:${name}`
-    return { all: NAMES.map(named), meta: named('meta'), channel: named('wake') }
+    const channel = named('wake') + this.#channelEnd
+    return { all: [...NAMES.slice(0, -1).map(named), channel], meta: named('meta'), channel }
   }
 }

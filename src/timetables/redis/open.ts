@@ -54,7 +54,7 @@ export async function openRedis(
     new Caller(connection, scripts, clock, recordClock, callTimeoutMs)
   try {
     const caller = callerOn(await connect())
-    const keys = new Keys(prefix)
+    const keys = new Keys(prefix, options.database)
     await checkServer(caller, keys, where, assumeNoEviction)
     const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
     const wakes = new Wakes(parts, keys, lookMs)

@@ -39,6 +39,7 @@ export interface CheckedRedisOptions {
   readonly client: RedisClientOptions
   /** Host and port, for messages: never a password. */
   readonly where: string
+  readonly database: number
   readonly isLocal: boolean
   readonly isEncrypted: boolean
   readonly assumeNoEviction: boolean
@@ -74,6 +75,7 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
       clientInfoTag: 'tocsin',
       socket: isEncrypted ? { ...common, tls: true, ...defined(given.tls ?? {}) } : common,
     } as RedisClientOptions,
+    database,
     where: `${url.hostname}:${port}`,
     isLocal: LOCAL_HOSTS.includes(url.hostname),
     isEncrypted,

@@ -19,6 +19,11 @@ export class RecordClock {
     this.#atMs = this.#clock.monotonicNow()
   }
 
+  /** How long ago it was heard. */
+  ageMs(): number {
+    return this.#clock.monotonicNow() - this.#atMs
+  }
+
   now(): number {
     return this.#heardMs + Math.max(0, Math.floor(this.#clock.monotonicNow() - this.#atMs))
   }

@@ -90,7 +90,7 @@ function outcomeArgs(outcome: SettleOutcome): [string, string] {
   return ['', '']
 }
 
-/** What is kept of an error lies between line ends. */
+/** What is kept of an error lies between line ends, and Lua's formats end at a NUL. */
 function oneLine(text: string): string {
-  return text.replaceAll(/[\n\r]+/g, ' ')
+  return text.replaceAll(/\p{Cc}+/gu, ' ')
 }

@@ -37,6 +37,9 @@ import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } f
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
 
+/** A look believes what it has heard of Redis's clock for so long. */
+const CLOCK_AGE_MAX_MS = 1_000
+
 const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
 
 /** What a Redis timetable is made of; open.ts puts it together. */
@@ -59,6 +62,7 @@ export interface RedisParts {
 export class RedisTimetable implements Timetable {
   readonly lookMs: number
   readonly #parts: RedisParts
+  #asking: Promise<void> | null = null
   /** Made once per topic: single calls come by the hundred thousand. */
   readonly #scheduleKindsOf = new Map<string, ScheduleKinds>()
   readonly #cancelKindsOf = new Map<string, readonly RunKind<Place, CancelAnswer>[]>()
@@ -135,14 +139,32 @@ export class RedisTimetable implements Timetable {
     }
   }
 
+  async #askClock(): Promise<void> {
+    try {
+      await this.nowMs()
+    } finally {
+      this.#asking = null
+    }
+  }
+
   /** One plain command: thousands of idle cells are looked at now and then. */
   async look({ topic, cell }: CellAddress): Promise<Look> {
     const { caller, keys, recordClock } = this.#parts
-    const reply = await caller.command(['HMGET', keys.of(topic, cell).meta, 'next', 'lease'], 'look')
-    const [next, lease] = reply as [string | null, string | null]
+    const { meta } = keys.of(topic, cell)
+    // Its clock may have stepped since it was last heard of; one question does for all that look now.
+    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#asking ??= this.#askClock()
+    const [reply] = await Promise.all([
+      caller.command(['HMGET', meta, 'next', 'suspect', 'lease'], 'look'),
+      this.#asking,
+    ])
+    const [next, suspect, lease] = reply as (string | null)[]
     const nowMs = recordClock.now()
-    const inMs = (at: string | null) => (at === null ? null : Math.max(0, Number(at) - nowMs))
-    return { ringInMs: inMs(next), leaseEndInMs: inMs(lease) }
+    const inMs = (at: string | null | undefined) =>
+      at === null || at === undefined ? Number.POSITIVE_INFINITY : Math.max(0, Number(at) - nowMs)
+    return {
+      ringInMs: finiteOrNull(Math.min(inMs(next), inMs(suspect))),
+      leaseEndInMs: finiteOrNull(inMs(lease)),
+    }
   }
 
   async begin({ topic, cell }: CellAddress, key: string, stamp: number): Promise<boolean> {
@@ -474,6 +496,10 @@ function ringMs({ kind, ms }: RingTime, nowMs: number, quantumMs: number): numbe
 function candidate(cell: number, key = '', score = '0'): Candidate {
   const ring = ringMsOf(score)
   return { cell, key, ringMs: ring, failures: Number(score) - ring * 1000 }
+}
+
+function finiteOrNull(value: number): number | null {
+  return Number.isFinite(value) ? value : null
 }
 
 function orNull(value: number): number | null {

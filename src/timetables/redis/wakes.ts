@@ -54,11 +54,14 @@ export class Wakes {
     this.#topics.delete(topic)
     const client = this.#connection?.client
     // A server that is away has forgotten it already.
-    if (client?.isReady === true) client.sUnsubscribe(this.#channels(topic)).catch(ignore)
+    if (client?.isReady !== true) return
+    // With its listener: without one the client forgets a subscription that is made right after this.
+    client.sUnsubscribe(this.#channels(topic), this.#listenerOf(client, topic)).catch(ignore)
   }
 
   async #open(): Promise<void> {
-    if (this.#isOpening || this.#isClosed) return
+    if (this.#isOpening || this.#isClosed || this.#connection !== null) return
+    this.#callOffTimer()
     this.#isOpening = true
     try {
       const connection = await Connection.open({
@@ -89,27 +92,24 @@ export class Wakes {
   }
 
   async #subscribeTopic(client: Client, topic: string): Promise<void> {
-    const channels = this.#channels(topic)
-    const cellOf = new Map(channels.map((channel, cell) => [channel, cell]))
     // One function for all of a client's subscriptions of a channel: subscribing again must not double the messages.
-    await client.sSubscribe(channels, this.#listenerOf(client, topic, cellOf))
+    await client.sSubscribe(this.#channels(topic), this.#listenerOf(client, topic))
     // What was said before we listened is lost: look at everything.
-    for (const watcher of this.#topics.get(topic) ?? [])
+    for (const watcher of this.#topics.get(topic) ?? []) {
+      watcher.missed()
       for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)
+    }
   }
 
   readonly #listeners = new WeakMap<Client, Map<string, (message: string, channel: string) => void>>()
 
-  #listenerOf(
-    client: Client,
-    topic: string,
-    cellOf: ReadonlyMap<string, number>,
-  ): (message: string, channel: string) => void {
+  #listenerOf(client: Client, topic: string): (message: string, channel: string) => void {
     const ofClient =
       this.#listeners.get(client) ?? new Map<string, (message: string, channel: string) => void>()
     this.#listeners.set(client, ofClient)
     const known = ofClient.get(topic)
     if (known !== undefined) return known
+    const cellOf = new Map(this.#channels(topic).map((channel, cell) => [channel, cell]))
     const listener = (message: string, channel: string) => {
       const cell = cellOf.get(channel)
       if (cell !== undefined) this.#hear(topic, cell, message)

@@ -19,6 +19,7 @@ import {
   loseLease,
   newRequest,
   now,
+  only,
   place,
   reschedule,
   retryIn,
@@ -305,6 +306,39 @@ export const looking = theme('looking', [
       const { dueMs } = await schedule(harness, last, { delayMs: 3 * FAR_MS })
       for (const limit of [1, 3, 100])
         expect(keysOf(await list(harness, { dueFromMs: base, dueToMs: dueMs, limit }))).toEqual([last])
+    },
+  },
+  {
+    name: 'a listing by due misses nothing, whatever lanes its tasks wait in',
+    async run(harness) {
+      const [a = '', b = '', c = '', d = '', e = ''] = keysOfOneCell(5)
+      const dueFromMs = (await now(harness)) + FAR_MS
+      // Due before that, to ring after it: all to be passed over, two of them before `c` in its lane.
+      for (const [n, key] of [a, b, d, e].entries()) {
+        await schedule(harness, key, { priority: n < 2 ? 'high' : 'normal' })
+        const { stamp } = await hold(harness, key)
+        await settle(harness, key, stamp, retryIn((2 + n) * FAR_MS))
+      }
+      await schedule(harness, c, { delayMs: 3 * FAR_MS + 1_000, priority: 'high' })
+      for (const limit of [1, 2, 3]) expect(keysOf(await list(harness, { dueFromMs, limit }))).toEqual([c])
+    },
+  },
+  {
+    name: 'a page of held and waiting tasks tells of each once',
+    async run(harness) {
+      const keys = keysOfOneCell(4)
+      const [held = '', early = '', alsoEarly = '', late = ''] = keys
+      const dueFromMs = (await now(harness)) - 1_000
+      await schedule(harness, held, { atMs: dueFromMs })
+      await hold(harness, held)
+      // Due before that, to ring after it: they fill the first round, and the held one comes with every round.
+      for (const key of [early, alsoEarly]) {
+        await schedule(harness, key, { atMs: dueFromMs - 1_000 })
+        const { stamp, tasks } = await claim(harness, key)
+        await settle(harness, only(tasks).key, stamp, retryIn(FAR_MS))
+      }
+      await schedule(harness, late, { delayMs: 2 * FAR_MS })
+      expect(keysOf(await list(harness, { dueFromMs, limit: 2 }))).toEqual([held, late])
     },
   },
   {

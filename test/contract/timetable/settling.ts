@@ -193,6 +193,19 @@ export const settling = theme('settling', [
     },
   },
   {
+    name: 'a task that was given back was not changed',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const failed = await hold(harness, 'a')
+      await settle(harness, 'a', failed.stamp, retryIn(0))
+      const before = await view(harness, 'a')
+      const { stamp } = await hold(harness, 'a')
+      await harness.advance(10)
+      await settle(harness, 'a', stamp, RETURN)
+      expect(await view(harness, 'a')).toEqual(before)
+    },
+  },
+  {
     name: 'a wrong stamp is stale and changes nothing',
     async run(harness) {
       await schedule(harness, 'a')
@@ -263,6 +276,24 @@ export const settling = theme('settling', [
       ])
       expect(answers).toEqual(['settled', 'stale', 'settled', 'stale', 'settled', 'settled', 'settled'])
       await expectBooks(harness, { scheduled: 6, done: 1, claimed: 1, pending: 2, dead: 1, obsolete: 1 })
+    },
+  },
+  {
+    name: 'of two settlements of a key in one call the first counts, whatever they say',
+    async run(harness) {
+      const [a = '', b = ''] = keysOfOneCell(2)
+      // Where scripts are sent when they are first needed: one of these was needed before, the other was not.
+      await schedule(harness, b)
+      const first = await hold(harness, b)
+      await settle(harness, b, first.stamp, DONE)
+      await schedule(harness, a)
+      const { stamp } = await hold(harness, a)
+      const answers = await harness.timetable.settle({ topic: harness.topic, cell: place(a).cell }, [
+        { key: a, stamp, outcome: retryIn(FAR_MS) },
+        { key: a, stamp, outcome: DONE },
+      ])
+      expect(answers).toEqual(['settled', 'stale'])
+      await expectBooks(harness, { scheduled: 2, done: 1, pending: 1 })
     },
   },
   {

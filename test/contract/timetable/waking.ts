@@ -18,6 +18,7 @@ import {
   only,
   place,
   replay,
+  RESCUE_SPREAD_MS,
   reschedule,
   rescue,
   RETURN,
@@ -47,6 +48,8 @@ interface Fence {
 /** Where a signal takes its time, it comes within this, on the busiest machine; the wait ends when it is there. */
 const SIGNAL_MS_MAX = 10_000
 const LOOK_EVERY_MS = 5
+/** A second lost lease puts a task off by up to this much. */
+const SUSPECT_RINGS_MS = 4 * RESCUE_SPREAD_MS
 
 /** A task of a cell of its own, ever nearer and never near: its wake is the last word of what was said before. */
 const LAST_WORD = 'last word'
@@ -66,6 +69,7 @@ class Ears {
     this.stop = harness.timetable.watch(harness.topic, {
       wake: (cell, inMs, ringMs) => this.#hear({ cell, inMs, ringMs }),
       fence: (cell, key, stamp, cause) => this.fences.push({ cell, key, stamp, cause }),
+      missed: () => {},
     })
   }
 
@@ -106,6 +110,16 @@ class Ears {
     )
     // What rings at once may be told as a ring of the past.
     expectBetween(inMs, delayMs - (toMs - fromMs) - (delayMs === 0 ? FAR_MS : 0), delayMs)
+  }
+
+  /** As `expectWake`, where something else rings before it. */
+  async expectNearer(delayMs: number, change: () => Promise<unknown>): Promise<void> {
+    await this.#quiet()
+    const { fromMs, toMs } = await during(this.#harness, async () => {
+      await change()
+      await this.#until(() => this.wakes.length > 0)
+    })
+    expectBetween(only(this.wakes).ringMs, fromMs + delayMs, toMs + delayMs)
   }
 
   async expectFence(fence: Omit<Fence, 'cell'>, change: () => Promise<unknown>): Promise<void> {
@@ -366,6 +380,20 @@ export const waking = theme('waking', [
         await claim(other, 'a', { leaseMs: LONG_LEASE_MS })
         await cancel(other, 'a')
       })
+      ears.stop()
+    },
+  },
+  {
+    name: 'a suspect that waits past its time keeps no other ring from being told',
+    slow: true,
+    async run(harness) {
+      const [suspect = '', other = ''] = keysOfOneCell(2)
+      const ears = await listen(harness, other)
+      await schedule(harness, suspect)
+      await becomeSuspect(harness, suspect)
+      await harness.advance(SUSPECT_RINGS_MS)
+      await rescue(harness, suspect)
+      await ears.expectNearer(FAR_MS, () => schedule(harness, other, { delayMs: FAR_MS }))
       ears.stop()
     },
   },

@@ -9,7 +9,7 @@
 
 local keys = cmsgpack.unpack(ARGV[2])
 -- A task under an expired lease is nobody's: back with it first, then the answer.
-local earliest = rescue_all(tonumber(ARGV[1]))
+rescue_all(tonumber(ARGV[1]))
 local letters, _, elsewhere = waiting(keys)
 local ended, in_letters = keys, letters
 if #elsewhere > 0 then
@@ -27,7 +27,7 @@ if #ended > 0 then
   redis.call('HDEL', POOL, unpack(ended))
   count('cancelled', #ended)
 end
-tell_ring(earliest)
+tell_rings()
 if #elsewhere == 0 then return { now, '' } end
 
 local answers, left, fenced, marked = {}, {}, {}, {}

@@ -49,7 +49,7 @@ local function head(letter)
 end
 
 local stamp = redis.call('HGET', CLAIMS, req)
-local rescued, earliest = 0, nil
+local rescued = 0
 
 if stamp then
   -- The reply was lost and the call repeated: hand out what it still holds, and nothing more.
@@ -61,7 +61,7 @@ if stamp then
   end
   keys, scores = held_keys, held_scores
 else
-  rescued, earliest = rescue(RESCUES_PER_CLAIM, tonumber(ARGV[6]))
+  rescued = rescue(RESCUES_PER_CLAIM, tonumber(ARGV[6]))
   stamp = math.max(now, (redis.call('HGET', META, 'stamp') or 0) + 1)
   local stamp_text = string.format('%.0f', stamp)
   local record, held = {}, {}
@@ -105,12 +105,17 @@ local poisoned = redis.call('HGET', CLAIMS, 'poisoned')
 if poisoned then redis.call('HDEL', CLAIMS, 'poisoned') end
 
 -- What a rescue put back may ring for other consumers, too.
-tell_ring(earliest)
+tell_rings()
 -- The truth, for those who look now and then: it was stale wherever a first task was taken or cancelled.
-local next_of_all = math.min(next_ring or math.huge, next_suspect or math.huge)
-if next_of_all == math.huge then redis.call('HDEL', META, 'next')
-else redis.call('HSET', META, 'next', next_of_all) end
-if lease_end then redis.call('HSET', META, 'lease', lease_end) else redis.call('HDEL', META, 'lease') end
+local known, gone = {}, {}
+local function note(field, value)
+  if value then known[#known + 1], known[#known + 2] = field, value else gone[#gone + 1] = field end
+end
+note('next', next_ring)
+note('suspect', next_suspect)
+note('lease', lease_end)
+if #known > 0 then redis.call('HSET', META, unpack(known)) end
+if #gone > 0 then redis.call('HDEL', META, unpack(gone)) end
 
 return {
   now, stamp, next_ring or -1, next_suspect or -1, lease_end and math.max(0, lease_end - now) or -1,

@@ -34,6 +34,7 @@ if #keys > 0 then
   call_in_pieces('ZADD', TAGS, tags)
   redis.call('ZREM', DEAD, unpack(keys))
   redis.call('HDEL', GRAVES, unpack(keys))
-  tell_ring(now)
+  ring_put('n', now)
+  tell_rings()
 end
 return { now, table.concat(answers) }

@@ -11,7 +11,7 @@
 local quantum = tonumber(ARGV[2])
 local keys, whens = {}, {}
 for i = 3, #ARGV, 2 do keys[#keys + 1], whens[#whens + 1] = ARGV[i], ARGV[i + 1] end
-local earliest = rescue_all(tonumber(ARGV[1]))
+rescue_all(tonumber(ARGV[1]))
 local letters, scores, elsewhere = waiting(keys)
 local answers = {}
 if #elsewhere > 0 then
@@ -39,12 +39,12 @@ for i, key in ipairs(keys) do
       tries.due, tries.failures, tries.lost = due, 0, 0
       tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
     end
-    if earliest == nil or due < earliest then earliest = due end
+    ring_put(letter, due)
     answers[i] = due
   end
 end
 if #suspects > 0 then redis.call('ZREM', SUSPECTS, unpack(suspects)) end
 enter_lanes(added)
 if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
-tell_ring(earliest)
+tell_rings()
 return { now, answers }

@@ -93,7 +93,7 @@ if fresh < #keys then
   if #old > 0 then redis.call('HDEL', TRIES, unpack(old)) end
 end
 
-local added, earliest = { h = {}, n = {}, l = {} }, math.huge
+local added = { h = {}, n = {}, l = {} }
 local last_when, ring, score
 for at, key in ipairs(keys) do
   local i = position(at)
@@ -102,7 +102,7 @@ for at, key in ipairs(keys) do
     last_when = when
     ring = ring_at(last_when, quantum)
     score = text_of(ring * 1000)
-    if ring < earliest then earliest = ring end
+    ring_put('n', ring)
   end
   local lane = added[all_normal and 'n' or string.sub(letters, i, i)]
   local size = #lane
@@ -117,7 +117,7 @@ if tagged then
   call_in_pieces('ZADD', TAGS, tags)
 end
 count('scheduled', fresh)
-tell_ring(earliest)
+tell_rings()
 tell_fence('replaced', fenced)
 if not answers then return { now, '', kept_due } end
 for i = 1, n do answers[i] = answers[i] or 'c' end

@@ -35,13 +35,12 @@ local marked = redis.call('SMISMEMBER', MARKS, unpack(keys))
 local bodies = redis.call('HMGET', POOL, unpack(keys))
 
 local added = { h = {}, n = {}, l = {}, s = {} }
-local cancelled, deaths, tried, earliest = {}, {}, {}, nil
+local cancelled, deaths, tried = {}, {}, {}
 
 local function wait(letter, score, key)
   local lane = added[letter]
   lane[#lane + 1], lane[#lane + 2] = text_of(score), key
-  local ring = ring_of(score)
-  if earliest == nil or ring < earliest then earliest = ring end
+  ring_put(letter, ring_of(score))
 end
 
 for at, i in ipairs(held) do
@@ -86,5 +85,5 @@ if #cancelled > 0 then
 end
 bury(deaths)
 drop_if_empty(touched)
-tell_ring(earliest)
+tell_rings()
 return { now, table.concat(answers) }

@@ -14,8 +14,10 @@ local LANE_OF = { h = HIGH, n = NORMAL, l = LOW, s = SUSPECTS }
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
--- `next` is never later than the cell's first ring: whoever puts something before it tells all pullers.
-local meta = redis.call('HMGET', META, 'format', 'next')
+-- `next` is never later than the first ring of the lanes, `suspect` never later than that of the suspects: whoever puts
+-- something before them tells all pullers. Apart, because a suspect may wait for long after its time, and must not
+-- keep the others' rings from being told.
+local meta = redis.call('HMGET', META, 'format', 'next', 'suspect')
 if meta[1] and tonumber(meta[1]) > FORMAT then
   return redis.error_reply('TOCSINFORMAT ' .. meta[1])
 end
@@ -49,11 +51,29 @@ local function count(counter, n)
   if n > 0 then redis.call('HINCRBY', META, counter, n) end
 end
 
--- After the last write of a step that put things into lanes, the earliest of them at `ring`.
-local function tell_ring(ring)
-  if ring == nil or (meta[2] and ring >= tonumber(meta[2])) then return end
-  redis.call('HSET', META, 'next', ring, 'format', FORMAT)
-  redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', ring, now))
+-- The earliest rings of what a step puts into lanes, and into the suspects.
+local put_ring, put_suspect
+
+local function ring_put(letter, ring)
+  if letter == 's' then
+    if put_suspect == nil or ring < put_suspect then put_suspect = ring end
+  elseif put_ring == nil or ring < put_ring then
+    put_ring = ring
+  end
+end
+
+-- After the last write of a step.
+local function tell_rings()
+  local sooner
+  if put_ring and not (meta[2] and put_ring >= tonumber(meta[2])) then
+    redis.call('HSET', META, 'next', put_ring, 'format', FORMAT)
+    sooner = put_ring
+  end
+  if put_suspect and not (meta[3] and put_suspect >= tonumber(meta[3])) then
+    redis.call('HSET', META, 'suspect', put_suspect, 'format', FORMAT)
+    sooner = math.min(sooner or put_suspect, put_suspect)
+  end
+  if sooner then redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', sooner, now)) end
 end
 
 -- Holders whose claim no longer counts. `fenced` is a flat list of stamps and keys.

@@ -5,9 +5,9 @@ local LOSSES_OF_A_SUSPECT = 2
 -- Steps of the golden ratio from a random start: batch-mates of a killer come back far apart, not in one batch again.
 local GOLDEN = 0.6180339887498949
 
--- Rescues at most `claims_max` claims. Returns how many tasks wait again, and the earliest of their rings.
+-- Rescues at most `claims_max` claims. Returns how many tasks wait again.
 local function rescue(claims_max, seed)
-  local rescued, earliest, spread = 0, nil, nil
+  local rescued, spread = 0, nil
   local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
   for _, name in ipairs(expired) do
     local stamp = tonumber(name)
@@ -15,6 +15,11 @@ local function rescue(claims_max, seed)
     each_member(name, function(key, letter, score)
       keys[#keys + 1], letters[#letters + 1], rings[#rings + 1] = key, letter, ring_of(score)
     end)
+    if #keys == 0 then
+      -- Its record is gone, which only a stranger's hand can have done: what it held is still known.
+      keys = redis.call('ZRANGE', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX, 'BYSCORE', 'LIMIT', 0, 1000)
+      for i = 1, #keys do letters[i], rings[i] = 'n', now end
+    end
     local held, letter_of, ring_of_key = {}, {}, {}
     for i, held_under in ipairs(#keys > 0 and stamps_of(keys) or {}) do
       if held_under == stamp then
@@ -42,10 +47,11 @@ local function rescue(claims_max, seed)
           poisoned[#poisoned + 1] = key
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
-          local lane = added[tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])]
+          local letter = tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])
+          local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
           tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
-          if earliest == nil or ring < earliest then earliest = ring end
+          ring_put(letter, ring)
           rescued = rescued + 1
         end
       end
@@ -69,15 +75,10 @@ local function rescue(claims_max, seed)
     end
     drop_if_empty({ [stamp] = true })
   end
-  return rescued, earliest
+  return rescued
 end
 
 -- For steps that must not answer for a task that is nobody's any more.
 local function rescue_all(seed)
-  local earliest
-  while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do
-    local _, ring = rescue(16, seed)
-    if ring and (earliest == nil or ring < earliest) then earliest = ring end
-  end
-  return earliest
+  while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do rescue(16, seed) end
 end
