@@ -31,6 +31,8 @@ export const TIMETABLE_FIELDS: readonly string[] = ['timetable', ...REDIS_FIELDS
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
+/** An address without its scheme. */
+const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
 export async function openTimetable(
@@ -53,6 +55,8 @@ export async function openTimetable(
     const { openRedis } = await import('./timetables/redis/open.ts')
     return openRedis(redis, settings, surroundings)
   }
+  if (typeof timetable === 'string' && HOST_AND_PORT.test(timetable))
+    throw badOption('timetable', `${describeTimetable(timetable)} has no scheme; write 'redis://host:port'`)
   throw unsupported(
     timetable === undefined ? 'open() without a timetable' : `timetable ${describeTimetable(timetable)}`,
   )

@@ -208,7 +208,7 @@ describe('a URL with a password that was not encoded', () => {
   test.each(['postgres://admin:12/34canary@host', 'valkey://:ab/canary@host', ':canary@127.0.0.1:6379'])(
     'in a URL of another kind: %s',
     async (url) => {
-      expect(await openFails(url)).toMatchObject({ code: 'unsupported' })
+      expect((await openFails(url)).code).toMatch(/^(unsupported|bad-option)$/)
     },
   )
 

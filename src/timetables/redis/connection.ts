@@ -109,7 +109,7 @@ export class Connection {
   }
 
   #make(): Client {
-    const { clock, options, random, where, callTimeoutMs, onBack, onError } = this.#parts
+    const { clock, options, random, callTimeoutMs, onBack, onError } = this.#parts
     const retryInMs = (retries: number): number =>
       Math.min(RECONNECT_MS_MIN * 2 ** Math.min(retries, 10), RECONNECT_MS_MAX) *
       (0.5 + random.fraction() / 2)
@@ -131,7 +131,7 @@ export class Connection {
     })
     client.on('reconnecting', () => this.#callOffSilence())
     client.on('error', (error: unknown) => {
-      if (!this.#isFirst && !this.#isClosed) onError(notReached(where, error))
+      if (!this.#isFirst && !this.#isClosed) onError(error)
     })
     client.on('ready', () => {
       this.#callOffSilence()

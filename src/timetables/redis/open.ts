@@ -36,11 +36,16 @@ export async function openRedis(
 ): Promise<RedisTimetable> {
   const options = checkRedisOptions(given, callTimeoutMs)
   const { where, lookMs, assumeNoEviction } = options
-  if (!options.isLocal && !options.isEncrypted)
-    logger.warn({ redis: where }, 'the connection to Redis is not encrypted; use rediss:// across a network')
-  const onError = (error: unknown) =>
-    logger.warn({ redis: where }, `connection to Redis lost: ${describeError(error)}`)
-  const onBack = () => logger.info({ redis: where }, 'connection to Redis is back')
+  const onError = (error: unknown) => {
+    if (!isLost)
+      logger.warn({ redis: where }, `connection to Redis lost (${describeError(error)}); reconnecting`)
+    isLost = true
+  }
+  const onBack = () => {
+    isLost = false
+    logger.info({ redis: where }, 'connected to Redis again')
+  }
+  let isLost = false
   const parts = { clock, random, options: options.client, where, callTimeoutMs, onError }
 
   const connections: Connection[] = []
@@ -56,6 +61,11 @@ export async function openRedis(
     const caller = callerOn(await connect())
     const keys = new Keys(prefix, options.database)
     await checkServer(caller, keys, where, assumeNoEviction)
+    if (!options.isLocal && !options.isEncrypted)
+      logger.warn(
+        { redis: where },
+        'the connection to Redis is not encrypted; use rediss:// across a network',
+      )
     const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
     const wakes = new Wakes(parts, keys, lookMs)
     const runs = new Runs(clock, callTimeoutMs)
@@ -65,10 +75,16 @@ export async function openRedis(
       wakes.close()
       for (const connection of connections) connection.close()
     }
+    const replicas = new Replicas(writer, clock, waitReplicas, callTimeoutMs)
+    if (waitReplicas > 0 && !(await replicas.areThere()))
+      logger.warn(
+        { redis: where, waitReplicas },
+        'fewer replicas are connected than writes are to wait for: they will fail with unknown-outcome',
+      )
     const timetable = new RedisTimetable({
       caller,
       writer,
-      replicas: new Replicas(writer, clock, waitReplicas, callTimeoutMs),
+      replicas,
       runs,
       wakes,
       keys,

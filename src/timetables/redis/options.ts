@@ -60,6 +60,9 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
     checkOptions(given.tls, TLS_FIELDS, 'redis.tls')
     if (!isEncrypted) throw badOption('tls', 'needs a URL that starts with rediss://')
   }
+  for (const name of ['username', 'password', 'database'] as const)
+    if (given[name] !== undefined && URL_PARTS[name](url) !== '')
+      throw badOption(name, 'is given twice, in the URL and as an option; leave one out')
   const database =
     given.database === undefined ? databaseOf(url) : wholeNumber(given.database, 0, DATABASE_MAX, 'database')
   const host = url.hostname.replace(/^\[|\]$/g, '')
@@ -84,11 +87,22 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
   }
 }
 
+const URL_PARTS = {
+  username: (url: URL) => url.username,
+  password: (url: URL) => url.password,
+  database: (url: URL) => url.pathname.replace(/^\//, ''),
+}
+
 function redisUrl(text: unknown): URL {
   // The text may hold a password: it is never shown.
   if (typeof text !== 'string')
     throw badOption('url', `expected redis://host:port, got ${describeValue(text)}`)
   const url = URL.canParse(text) ? new URL(text) : null
+  if (url !== null && (url.search !== '' || url.hash !== ''))
+    throw badOption(
+      'url',
+      "it has a part after '?' or '#', which means nothing here; in a password write # as %23, ? as %3F",
+    )
   if (url === null || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '')
     throw badOption('url', 'expected redis://user:password@host:port/database, or rediss:// for TLS')
   return url

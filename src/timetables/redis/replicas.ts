@@ -31,6 +31,11 @@ export class Replicas {
     })
   }
 
+  /** As many as are wanted are connected now. */
+  async areThere(): Promise<boolean> {
+    return Number(await this.#caller.command(['WAIT', String(this.#wanted), '1'], 'wait')) >= this.#wanted
+  }
+
   #confirm(): Promise<void> {
     // One at a time: they wait for one another anyway, and in a queue the last would pass its deadline.
     this.#next ??= Promise.allSettled([this.#underWay, this.#clock.turn()]).then(() => {
