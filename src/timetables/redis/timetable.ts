@@ -37,6 +37,9 @@ import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } f
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
 
+/** Lua hands on only some 8,000 values at once. */
+const CLAIM_MAX = 1_000
+
 /** A look believes what it has heard of Redis's clock for so long. */
 const CLOCK_AGE_MAX_MS = 1_000
 
@@ -122,7 +125,8 @@ export class RedisTimetable implements Timetable {
 
   async claim({ topic, cell }: CellAddress, request: ClaimRequest): Promise<Claim> {
     const { req, limit, leaseMs, from, wholePrefixes } = request
-    const args = [req, String(limit), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
+    const most = Math.min(limit, CLAIM_MAX)
+    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
     const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
     return {
