@@ -79,10 +79,18 @@ export async function openOnVirtualClock(
   await setClock()
   const surroundings = { clock, random, logger: silentLogger, scripts }
   const redis = await openRedis({ url: server.url }, { ...SETTINGS, prefix }, surroundings)
-  // What Redis's clock says is heard with every answer: let the first be of this one.
-  await redis.get('contract', { key: 'nobody', cell: 0 })
+  // What Redis's clock says is heard with every answer of a script: let the first be of this one.
+  const hearClock = () => redis.get('contract', { key: 'nobody', cell: 0 })
+  await hearClock()
   return {
-    timetable: wrap(redis, { nowMs: async () => clock.now() }),
+    timetable: wrap(redis, {
+      nowMs: async () => clock.now(),
+      async look(at) {
+        // What it has not heard of for a while it asks, and would be told of Redis's own clock.
+        await hearClock()
+        return redis.look(at)
+      },
+    }),
     topic: 'contract',
     clock,
     async advance(ms) {

@@ -185,6 +185,18 @@ export const claiming = theme('claiming', [
     },
   },
   {
+    name: 'a limit beyond all bounds loses nothing, in however many calls',
+    async run(harness) {
+      const keys = keysOfOneCell(5_000)
+      await scheduleAll(harness, keys)
+      const claimed: string[] = []
+      for (let calls = 0; calls < keys.length && claimed.length < keys.length; calls++)
+        claimed.push(...keysOf((await claim(harness, keys[0] ?? '', { limit: 1_000_000 })).tasks))
+      expect(claimed.toSorted()).toEqual(keys)
+      await expectBooks(harness, { scheduled: 5_000, claimed: 5_000 })
+    },
+  },
+  {
     name: 'a limit of 0 takes nothing',
     async run(harness) {
       await schedule(harness, 'a')

@@ -22,7 +22,7 @@ local function bury(deaths)
   -- What is over the limits goes, oldest first, in pieces.
   local excess = math.min(redis.call('ZCARD', DEAD) - GRAVES_MAX, 1000)
   local old = excess > 0 and redis.call('ZRANGE', DEAD, 0, excess - 1)
-    or redis.call('ZRANGE', DEAD, '-inf', now - GRAVE_AGE_MAX_MS, 'BYSCORE', 'LIMIT', 0, 1000)
+    or redis.call('ZRANGE', DEAD, '-inf', '(' .. text_of(now - GRAVE_AGE_MAX_MS), 'BYSCORE', 'LIMIT', 0, 1000)
   if #old > 0 then
     redis.call('ZREM', DEAD, unpack(old))
     purged = purged + redis.call('HDEL', GRAVES, unpack(old))

@@ -4,10 +4,11 @@ local DOUBLINGS_MAX = 6
 local LOSSES_OF_A_SUSPECT = 2
 -- Steps of the golden ratio from a random start: batch-mates of a killer come back far apart, not in one batch again.
 local GOLDEN = 0.6180339887498949
+local spread
 
 -- Rescues at most `claims_max` claims. Returns how many tasks wait again.
 local function rescue(claims_max, seed)
-  local rescued, spread = 0, nil
+  local rescued = 0
   local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
   for _, name in ipairs(expired) do
     local stamp = tonumber(name)
