@@ -9,6 +9,8 @@ import { crc32 } from 'node:zlib'
 export const BUCKETS = 1024
 export const CELLS = 64
 
+export const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
+
 export type SlotBy = 'key' | 'prefix'
 
 /** The part of a key before its first ':' — who the task is for, in topics with `slotBy: 'prefix'`. */

@@ -1,5 +1,5 @@
 import { atIndex, CHUNK, pipelined, placesOf, slicesOf } from './bulk.ts'
-import { CELLS, cellOf } from './cell.ts'
+import { ALL_CELLS, cellOf } from './cell.ts'
 import type { ConfigView, LiveConfig } from './config.ts'
 import { startConsumer } from './consume.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
@@ -350,8 +350,6 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
       throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
   }
 }
-
-const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
 
 function dateOrNull(ms: number | null): Date | null {
   return ms === null ? null : new Date(ms)

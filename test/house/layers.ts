@@ -18,7 +18,7 @@ const LAYERS: Record<string, Layer> = {
       /^src\/(tocsin|open-timetable|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|redis)\.ts$/,
     mayImport: ['pure', 'ports', 'adapters', 'runtime'],
   },
-  ports: { files: /^src\/(timetable|cursor|list-position|new-entry)\.ts$/, mayImport: ['pure'] },
+  ports: { files: /^src\/(timetable|cursor|list-position|new-entry|ring-time)\.ts$/, mayImport: ['pure'] },
   pure: { files: /^src\/[^/]+\.ts$/, mayImport: [] },
 }
 

@@ -7,6 +7,7 @@
  */
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import type { Random } from '../../random.ts'
+import { finiteOrNull, ringMsAt } from '../../ring-time.ts'
 import { type DeadCause, taskId } from '../../task.ts'
 import type {
   CancelAnswer,
@@ -91,7 +92,7 @@ export class MemoryCell {
     // A held task that was cancelled has no further attempt: there is nothing left to keep.
     if (old !== undefined && entry.onConflict === 'keep' && !old.cancelled)
       return { outcome: 'kept', dueMs: this.dueMsOf(old), inFlight }
-    const dueMs = ringMs(entry.when, nowMs, nowMs, quantumMs)
+    const dueMs = ringMsAt(entry.when, nowMs, nowMs, quantumMs)
     if (old === undefined) this.counters.scheduled++
     else this.#replace(old)
     this.#enter(new Entry(entry.key, entry.body, entry.priority, entry.tags, nowMs), dueMs)
@@ -117,7 +118,7 @@ export class MemoryCell {
     const entry = this.pool.get(key)
     if (entry === undefined) return { outcome: 'not-found', dueMs: null }
     if (entry.claim !== null) return { outcome: 'in-flight', dueMs: null }
-    const dueMs = ringMs(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), quantumMs)
+    const dueMs = ringMsAt(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), quantumMs)
     this.lanes.remove(entry)
     if (entry.tries !== null)
       Object.assign(entry.tries, {
@@ -356,14 +357,4 @@ export class MemoryCell {
     entry.tries.updatedMs = nowMs
     return entry.tries
   }
-}
-
-function finiteOrNull(value: number): number | null {
-  return Number.isFinite(value) ? value : null
-}
-
-function ringMs(when: RingTime, nowMs: number, wasMs: number, quantumMs: number): number {
-  const wanted = when.kind === 'at' ? when.ms : when.kind === 'delay' ? nowMs + when.ms : wasMs + when.ms
-  const rounded = quantumMs > 0 ? Math.ceil(wanted / quantumMs) * quantumMs : wanted
-  return Math.min(Math.max(rounded, 0), LAST_INSTANT_MS)
 }

@@ -1,7 +1,7 @@
-import { CELLS } from '../../cell.ts'
-import { LAST_INSTANT_MS } from '../../instant.ts'
+import { ALL_CELLS } from '../../cell.ts'
 import { positionOf } from '../../list-position.ts'
 import type { Random } from '../../random.ts'
+import { finiteOrNull, ringMsAt } from '../../ring-time.ts'
 import type { OnConflict } from '../../task.ts'
 import type {
   Books,
@@ -42,8 +42,6 @@ const CLAIM_MAX = 1_000
 
 /** A look believes what it has heard of Redis's clock for so long. */
 const CLOCK_AGE_MAX_MS = 1_000
-
-const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
 
 /** What a Redis timetable is made of; open.ts puts it together. */
 export interface RedisParts {
@@ -290,7 +288,8 @@ export class RedisTimetable implements Timetable {
       const isKept = letter === 'k' || letter === 'K'
       return {
         outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
-        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMs(when, nowMs, quantumMs),
+        // As ring_at in lua/shared/cell.lua computes it, so that the answer need not name it for each task.
+        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, quantumMs),
         inFlight: letter === 'f' || letter === 'K',
       }
     })
@@ -490,20 +489,9 @@ function whenArgs(run: readonly NewEntry[]): string[] {
   return run.map(({ when }) => whenArg(when))
 }
 
-/** As ring_at in lua/shared/cell.lua computes it, so that its answer need not name it for each task. */
-function ringMs({ kind, ms }: RingTime, nowMs: number, quantumMs: number): number {
-  const wanted = kind === 'at' ? ms : nowMs + ms
-  const rounded = quantumMs > 0 ? Math.ceil(wanted / quantumMs) * quantumMs : wanted
-  return Math.min(Math.max(rounded, 0), LAST_INSTANT_MS)
-}
-
 function candidate(cell: number, key = '', score = '0'): Candidate {
   const ring = ringMsOf(score)
   return { cell, key, ringMs: ring, failures: Number(score) - ring * 1000 }
-}
-
-function finiteOrNull(value: number): number | null {
-  return Number.isFinite(value) ? value : null
 }
 
 function orNull(value: number): number | null {

@@ -76,13 +76,8 @@ end
 redis.call('ZREM', PREPARE, unpack(keys))
 if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
 enter_lanes(added)
-if #cancelled > 0 then
-  untag(cancelled)
-  redis.call('HDEL', POOL, unpack(cancelled))
-  redis.call('HDEL', TRIES, unpack(cancelled))
-  redis.call('SREM', MARKS, unpack(cancelled))
-  count('cancelled', #cancelled)
-end
+forget(cancelled)
+count('cancelled', #cancelled)
 bury(deaths)
 drop_if_empty(touched)
 tell_rings()

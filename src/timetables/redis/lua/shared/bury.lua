@@ -12,10 +12,7 @@ local function bury(deaths)
     graves[2 * i - 1], graves[2 * i] = death.key, death.cause .. '\n' .. write_tries(death.tries) .. '\n' .. (bodies[i] or '')
     died[2 * i - 1], died[2 * i] = now, death.key
   end
-  untag(keys)
-  redis.call('HDEL', POOL, unpack(keys))
-  redis.call('HDEL', TRIES, unpack(keys))
-  redis.call('SREM', MARKS, unpack(keys))
+  forget(keys)
   -- A second death of a key takes the place of the first, which counts as purged.
   local purged = #keys - redis.call('HSET', GRAVES, unpack(graves))
   redis.call('ZADD', DEAD, unpack(died))

@@ -114,3 +114,12 @@ local function untag(keys)
   end
   call_in_pieces('ZREM', TAGS, gone)
 end
+
+-- All that is kept of tasks that are over or buried. They are out of the lanes and of PREPARE already.
+local function forget(keys)
+  if #keys == 0 then return end
+  untag(keys)
+  redis.call('HDEL', POOL, unpack(keys))
+  redis.call('HDEL', TRIES, unpack(keys))
+  redis.call('SREM', MARKS, unpack(keys))
+end

@@ -59,13 +59,8 @@ local function rescue(claims_max, seed)
       redis.call('ZREM', PREPARE, unpack(held))
       if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
       enter_lanes(added)
-      if #cancelled > 0 then
-        untag(cancelled)
-        redis.call('HDEL', POOL, unpack(cancelled))
-        redis.call('HDEL', TRIES, unpack(cancelled))
-        redis.call('SREM', MARKS, unpack(cancelled))
-        count('cancelled', #cancelled)
-      end
+      forget(cancelled)
+      count('cancelled', #cancelled)
       bury(deaths)
       if #poisoned > 0 then
         -- The next claim's answer brings it.

@@ -1,0 +1,14 @@
+import { LAST_INSTANT_MS } from './instant.ts'
+import type { RingTime } from './timetable.ts'
+
+/** When a task rings that is asked for `when` at `nowMs`; `wasMs` is where a shift starts from. */
+export function ringMsAt({ kind, ms }: RingTime, nowMs: number, wasMs: number, quantumMs: number): number {
+  const wanted = kind === 'at' ? ms : kind === 'delay' ? nowMs + ms : wasMs + ms
+  const rounded = quantumMs > 0 ? Math.ceil(wanted / quantumMs) * quantumMs : wanted
+  return Math.min(Math.max(rounded, 0), LAST_INSTANT_MS)
+}
+
+/** Infinity is how never is computed with; null is how it is told. */
+export function finiteOrNull(value: number): number | null {
+  return Number.isFinite(value) ? value : null
+}
