@@ -8,12 +8,6 @@ import type { TopicDefinition } from './topic.ts'
 import type { BulkScheduled } from './topic-api.ts'
 import type { TopicParts } from './topic-parts.ts'
 
-/** An entry, and the answer of a schema that needs time for it. */
-interface Prepared {
-  readonly entry: NewEntry
-  readonly check: Promise<void> | undefined
-}
-
 /** The ways in: one task, an array that is checked as a whole, or a stream of any length. */
 export class Scheduler<In> {
   readonly #definition: TopicDefinition<In, unknown>
@@ -27,10 +21,11 @@ export class Scheduler<In> {
   }
 
   one(task: NewTask<In>): Promise<Scheduled> {
-    const { entry, check } = this.#prepare(task)
+    const entry = this.#entry(task)
+    const check = this.#check(entry)
     const put = () => this.#put([entry])
     const answers = check === undefined ? this.#order.run(put) : this.#order.run(() => check.then(put), true)
-    return answers.then(([answer]) => scheduled(entry, answer as ScheduleAnswer))
+    return answered(entry.key, answers)
   }
 
   /** Nothing is written before everything is checked; then in pieces, in order. */
@@ -91,25 +86,32 @@ export class Scheduler<In> {
     offset: number,
   ): { entries: NewEntry[]; checks: Promise<void>[] } {
     const checks: Promise<void>[] = []
+    const entries = new Array<NewEntry>(tasks.length)
     // Not `map`, which passes over holes.
-    const entries = Array.from(tasks, (task, i) => {
+    for (let i = 0; i < tasks.length; i++) {
       try {
-        const { entry, check } = this.#prepare(task)
+        const entry = this.#entry(tasks[i] as NewTask<In>)
+        const check = this.#check(entry)
         if (check !== undefined)
           checks.push(handled(check.catch((error: unknown) => Promise.reject(atIndex(error, offset + i)))))
-        return entry
+        entries[i] = entry
       } catch (error) {
         throw atIndex(error, offset + i)
       }
-    })
+    }
     return { entries, checks }
   }
 
-  #prepare(task: NewTask<In>): Prepared {
-    const { settings, random } = this.#parts
-    const entry = newEntry(task, settings.current.slotBy, random)
-    const check = checkAgainst(this.#definition.schema, entry.body)
-    return { entry, check: check === undefined ? undefined : handled(inTime(this.#parts.clock, check)) }
+  #entry(task: NewTask<In>): NewEntry {
+    return newEntry(task, this.#parts.settings.current.slotBy, this.#parts.random)
+  }
+
+  /** The answer of a schema that needs time for it; a refusal at once is thrown. */
+  #check({ body }: NewEntry): Promise<void> | undefined {
+    const { schema } = this.#definition
+    if (schema === null) return undefined
+    const check = checkAgainst(schema, body)
+    return check === undefined ? undefined : handled(inTime(this.#parts.clock, check))
   }
 }
 
@@ -119,10 +121,15 @@ function handled<T>(check: Promise<T>): Promise<T> {
   return check
 }
 
-function scheduledAll(entries: readonly NewEntry[], answers: readonly ScheduleAnswer[]): Scheduled[] {
-  return entries.map((entry, i) => scheduled(entry, answers[i] as ScheduleAnswer))
+/** Not a closure over the entry, which would be kept until the answer comes: hundreds of thousands may be under way. */
+function answered(key: string, answers: Promise<readonly ScheduleAnswer[]>): Promise<Scheduled> {
+  return answers.then((all) => scheduled(key, all[0] as ScheduleAnswer))
 }
 
-function scheduled({ key }: NewEntry, { dueMs, outcome, inFlight }: ScheduleAnswer): Scheduled {
+function scheduledAll(entries: readonly NewEntry[], answers: readonly ScheduleAnswer[]): Scheduled[] {
+  return entries.map(({ key }, i) => scheduled(key, answers[i] as ScheduleAnswer))
+}
+
+function scheduled(key: string, { dueMs, outcome, inFlight }: ScheduleAnswer): Scheduled {
   return { key, dueAt: new Date(dueMs), outcome, inFlight }
 }

@@ -64,9 +64,14 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#scheduler = new Scheduler(definition, this.#parts, this.#order)
   }
 
-  async schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
-    this.#checkWrite(options)
-    return this.#scheduler.one(task)
+  /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
+  schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
+    try {
+      this.#checkWrite(options)
+      return this.#scheduler.one(task)
+    } catch (error) {
+      return Promise.reject(error as Error)
+    }
   }
 
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
@@ -81,11 +86,16 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
   }
 
-  async cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
-    this.#checkWrite(options)
-    const place = this.#place(key)
-    const [outcome] = await this.#order.run(() => this.#parts.timetable.cancel(this.name, [place]))
-    return { key, outcome: outcome ?? 'not-found' }
+  cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
+    try {
+      this.#checkWrite(options)
+      const place = this.#place(key)
+      return this.#order
+        .run(() => this.#parts.timetable.cancel(this.name, [place]))
+        .then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
+    } catch (error) {
+      return Promise.reject(error as Error)
+    }
   }
 
   async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {

@@ -10,6 +10,9 @@ export type Client = ReturnType<typeof createClient>
 const RECONNECT_MS_MIN = 50
 const RECONNECT_MS_MAX = 2_000
 
+/** So much is handed to the socket at once. */
+const WRITE_AHEAD_BYTES = 1_048_576
+
 export interface ConnectionParts {
   readonly clock: Clock
   readonly random: Random
@@ -113,17 +116,19 @@ export class Connection {
     const retryInMs = (retries: number): number =>
       Math.min(RECONNECT_MS_MIN * 2 ** Math.min(retries, 10), RECONNECT_MS_MAX) *
       (0.5 + random.fraction() / 2)
+    const socket = {
+      ...options.socket,
+      // Node's own mark is 16 KB, less than one call of many tasks: the calls of 64 cells would leave one by one.
+      writableHighWaterMark: WRITE_AHEAD_BYTES,
+      // The first connection says at once what is wrong; a lost one is tried for ever.
+      reconnectStrategy: (retries: number) => (this.#isFirst || this.#isClosed ? false : retryInMs(retries)),
+    }
     const client = createClient({
       ...options,
       disableOfflineQueue: true,
       // Each call has a deadline of ours; a second timer for each would cost as much as the call.
       commandOptions: { timeout: 0 },
-      socket: {
-        ...options.socket,
-        // The first connection says at once what is wrong; a lost one is tried for ever.
-        reconnectStrategy: (retries: number) =>
-          this.#isFirst || this.#isClosed ? false : retryInMs(retries),
-      } as NonNullable<RedisClientOptions['socket']>,
+      socket: socket as NonNullable<RedisClientOptions['socket']>,
     }) as Client
     client.on('connect', () => {
       this.#callOffSilence()

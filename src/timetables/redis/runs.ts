@@ -4,13 +4,37 @@ import { TocsinError } from '../../errors.ts'
 /** One script call takes at most this many tasks: Lua hands on only some 8,000 values at once. */
 const RUN_MAX = 1_000
 
-/** Steps of one kind on one cell, carried out together: one call, one answer for each item. */
+/** Steps of one kind on one cell, gathered and then carried out together: one call, one answer for each. */
+export interface Batch<I, A> {
+  add(item: I): void
+  /** Answers in the order in which the items were added. */
+  send(deadlineMs: number): Promise<readonly A[]>
+}
+
+/** What can be asked of a cell. Made once and kept: single calls come by the hundred thousand. */
 export interface RunKind<I, A> {
-  /** Whose queue it goes into. */
-  readonly cell: string
+  readonly queue: Queue
   /** Steps of the same name go into one run. */
   readonly name: string
-  send(items: readonly I[], deadlineMs: number): Promise<readonly A[]>
+  begin(): Batch<I, A>
+}
+
+/** A batch that is made of its items when it is sent. */
+export class Gathered<I, A> implements Batch<I, A> {
+  readonly #items: I[] = []
+  readonly #send: (items: readonly I[], deadlineMs: number) => Promise<readonly A[]>
+
+  constructor(send: (items: readonly I[], deadlineMs: number) => Promise<readonly A[]>) {
+    this.#send = send
+  }
+
+  add(item: I): void {
+    this.#items.push(item)
+  }
+
+  send(deadlineMs: number): Promise<readonly A[]> {
+    return this.#send(this.#items, deadlineMs)
+  }
 }
 
 /** One call of a user, over however many cells and runs: answered when the last of them is. */
@@ -23,7 +47,7 @@ class Ticket<A> {
   #failure: { readonly error: unknown } | null = null
 
   constructor(count: number, resolve: (answers: A[]) => void, reject: (error: unknown) => void) {
-    this.#answers = new Array<A>(count).fill(undefined as A)
+    this.#answers = new Array<A>(count)
     this.#open = count
     this.#resolve = resolve
     this.#reject = reject
@@ -60,15 +84,16 @@ class Ticket<A> {
 }
 
 interface Run {
-  readonly kind: RunKind<unknown, unknown>
+  readonly name: string
   readonly deadlineMs: number
   readonly keys: Set<string>
-  readonly items: unknown[]
+  readonly batch: Batch<unknown, unknown>
   readonly tickets: Ticket<unknown>[]
   readonly indexes: number[]
 }
 
-interface Queue {
+/** The runs of one cell that are still to be carried out. */
+export interface Queue {
   readonly runs: Run[]
   isBusy: boolean
 }
@@ -108,51 +133,54 @@ export class Runs {
     return new Promise((resolve) => this.#whenDrained.push(resolve))
   }
 
-  #enqueue<I extends { readonly key: string }, A>(
-    items: readonly I[],
-    kindOf: (item: I) => RunKind<I, A>,
-    ticket: Ticket<A>,
-  ): void {
-    const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
-    for (let index = 0; index < items.length; index++) {
-      const item = items[index] as I
-      const run = this.#runFor(kindOf(item) as RunKind<unknown, unknown>, item.key, deadlineMs)
-      run.items.push(item)
-      run.tickets.push(ticket as Ticket<unknown>)
-      run.indexes.push(index)
-    }
-  }
-
-  #runFor(kind: RunKind<unknown, unknown>, key: string, deadlineMs: number): Run {
-    const queue = this.#queueOf(kind.cell)
-    const last = queue.runs.at(-1)
-    if (
-      last !== undefined &&
-      last.kind.name === kind.name &&
-      last.items.length < RUN_MAX &&
-      !last.keys.has(key)
-    ) {
-      last.keys.add(key)
-      return last
-    }
-    const run = { kind, deadlineMs, keys: new Set([key]), items: [], tickets: [], indexes: [] }
-    queue.runs.push(run)
-    return run
-  }
-
-  #queueOf(cell: string): Queue {
+  /** The same one whenever the same cell is named: its steps keep their order, whatever they are. */
+  queueOf(cell: string): Queue {
     let queue = this.#queues.get(cell)
     if (queue === undefined) {
       queue = { runs: [], isBusy: false }
       this.#queues.set(cell, queue)
     }
-    if (!queue.isBusy) {
-      queue.isBusy = true
-      this.#busyCount++
-      if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
-      this.#waking.push(queue)
-    }
     return queue
+  }
+
+  #enqueue<I extends { readonly key: string }, A>(
+    items: readonly I[],
+    kindOf: (item: I) => RunKind<I, A>,
+    ticket: Ticket<A>,
+  ): void {
+    for (let index = 0; index < items.length; index++) {
+      const item = items[index] as I
+      const run = this.#runFor(kindOf(item) as RunKind<unknown, unknown>, item.key)
+      run.batch.add(item)
+      run.tickets.push(ticket as Ticket<unknown>)
+      run.indexes.push(index)
+    }
+  }
+
+  #runFor(kind: RunKind<unknown, unknown>, key: string): Run {
+    const { queue, name } = kind
+    if (!queue.isBusy) this.#busy(queue)
+    const { runs } = queue
+    if (runs.length > 0) {
+      const last = runs[runs.length - 1] as Run
+      if (last.name === name && last.tickets.length < RUN_MAX) {
+        // One look at the set: it has grown unless the key was there.
+        const { keys } = last
+        const before = keys.size
+        if (keys.add(key).size > before) return last
+      }
+    }
+    const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
+    const run = { name, deadlineMs, keys: new Set([key]), batch: kind.begin(), tickets: [], indexes: [] }
+    runs.push(run)
+    return run
+  }
+
+  #busy(queue: Queue): void {
+    queue.isBusy = true
+    this.#busyCount++
+    if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
+    this.#waking.push(queue)
   }
 
   #wake(): void {
@@ -171,10 +199,10 @@ export class Runs {
   }
 }
 
-async function carryOut({ kind, items, deadlineMs, tickets, indexes }: Run): Promise<void> {
+async function carryOut({ batch, deadlineMs, tickets, indexes }: Run): Promise<void> {
   try {
-    const answers = await kind.send(items, deadlineMs)
-    for (let i = 0; i < items.length; i++) tickets[i]?.answer(indexes[i] as number, answers[i])
+    const answers = await batch.send(deadlineMs)
+    for (let i = 0; i < tickets.length; i++) tickets[i]?.answer(indexes[i] as number, answers[i])
   } catch (error) {
     for (const ticket of tickets) ticket.fail(error)
   }

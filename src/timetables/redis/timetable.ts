@@ -1,7 +1,7 @@
 import { ALL_CELLS } from '../../cell.ts'
 import { positionOf } from '../../list-position.ts'
 import type { Random } from '../../random.ts'
-import { finiteOrNull, ringMsAt } from '../../ring-time.ts'
+import { finiteOrNull } from '../../ring-time.ts'
 import type { OnConflict } from '../../task.ts'
 import type {
   Books,
@@ -26,13 +26,14 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import { packLists } from './packing.ts'
-import { createdText, encodeBody, laneLetter } from './body.ts'
+import { createdText } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
 import { type Candidate, type CandidatePage, listPage } from './listing.ts'
 import type { RecordClock } from './record-clock.ts'
 import type { Replicas } from './replicas.ts'
-import type { RunKind, Runs } from './runs.ts'
+import { Gathered, type RunKind, type Runs } from './runs.ts'
+import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
@@ -66,7 +67,7 @@ export class RedisTimetable implements Timetable {
   #asking: Promise<void> | null = null
   /** Made once per topic: single calls come by the hundred thousand. */
   readonly #scheduleKindsOf = new Map<string, ScheduleKinds>()
-  readonly #cancelKindsOf = new Map<string, readonly RunKind<Place, CancelAnswer>[]>()
+  readonly #cancelKindOf = new Map<string, (place: Place) => RunKind<Place, CancelAnswer> | undefined>()
 
   constructor(parts: RedisParts) {
     this.#parts = parts
@@ -74,13 +75,13 @@ export class RedisTimetable implements Timetable {
   }
 
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
-    const { replace, keep } = this.#scheduleKinds(topic, quantumMs)
-    return this.#write(entries, ({ cell, onConflict }) => (onConflict === 'keep' ? keep : replace)[cell])
+    const known = this.#scheduleKindsOf.get(topic)
+    const { kindOf } = known?.quantumMs === quantumMs ? known : this.#scheduleKinds(topic, quantumMs)
+    return this.#write(entries, kindOf)
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const kinds = this.#cancelKindsOf.get(topic) ?? this.#cancelKinds(topic)
-    return this.#write(places, ({ cell }) => kinds[cell])
+    return this.#write(places, this.#cancelKindOf.get(topic) ?? this.#cancelKind(topic))
   }
 
   reschedule(
@@ -257,44 +258,6 @@ export class RedisTimetable implements Timetable {
     return this.#parts.close()
   }
 
-  async #sendSchedule(
-    topic: string,
-    cell: number,
-    run: readonly NewEntry[],
-    onConflict: string,
-    quantumMs: number,
-    deadlineMs: number,
-  ): Promise<ScheduleAnswer[]> {
-    const isPlain = run.every(({ priority }) => priority === 'normal')
-    const letters = isPlain ? 'n' : run.map(({ priority }) => laneLetter(priority)).join('')
-    const created = createdText(this.#parts.recordClock.now())
-    const hasTags = run.some(({ tags }) => tags !== null)
-    const keysAndBodies: string[] = []
-    for (const { key, body, priority, tags } of run)
-      keysAndBodies.push(key, encodeBody(created, body, priority, tags))
-    const args = [
-      onConflict,
-      String(quantumMs),
-      String(run.length),
-      letters,
-      hasTags ? '1' : '0',
-      packLists(keysAndBodies, whenArgs(run)),
-    ]
-    const reply = await this.#writeScript<[string, number[]]>('schedule', topic, cell, args, deadlineMs)
-    const [nowMs, row, keptDues] = reply
-    let kept = 0
-    return run.map(({ when }, i) => {
-      const letter = row === '' ? 'c' : (row[i] ?? 'c')
-      const isKept = letter === 'k' || letter === 'K'
-      return {
-        outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
-        // As ring_at in lua/shared/cell.lua computes it, so that the answer need not name it for each task.
-        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, quantumMs),
-        inFlight: letter === 'f' || letter === 'K',
-      }
-    })
-  }
-
   /** Through the cells' queues, in order; confirmed by replicas where that was asked for. */
   #write<I extends Place, A>(
     items: readonly I[],
@@ -305,24 +268,32 @@ export class RedisTimetable implements Timetable {
     return replicas.confirmed(answers)
   }
 
-  #cancelKinds(topic: string): readonly RunKind<Place, CancelAnswer>[] {
+  #cancelKind(topic: string): (place: Place) => RunKind<Place, CancelAnswer> | undefined {
     const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
       const args = [this.#seed(), packLists(run.map(({ key }) => key))]
       const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
       return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
     })
-    this.#cancelKindsOf.set(topic, kinds)
-    return kinds
+    const kindOf = ({ cell }: Place) => kinds[cell]
+    this.#cancelKindOf.set(topic, kindOf)
+    return kindOf
   }
 
   #scheduleKinds(topic: string, quantumMs: number): ScheduleKinds {
-    const known = this.#scheduleKindsOf.get(topic)
-    if (known?.quantumMs === quantumMs) return known
+    const { keys, runs, recordClock } = this.#parts
     const kinds = (onConflict: OnConflict) =>
-      this.#kinds<NewEntry, ScheduleAnswer>(topic, `${onConflict}/${quantumMs}`, (cell, run, deadlineMs) =>
-        this.#sendSchedule(topic, cell, run, onConflict, quantumMs, deadlineMs),
-      )
-    const made = { quantumMs, replace: kinds('replace'), keep: kinds('keep') }
+      keys.ofTopic(topic).map(({ meta }, cell): RunKind<NewEntry, ScheduleAnswer> => {
+        const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
+          this.#writeScript('schedule', topic, cell, args, deadlineMs)
+        return {
+          queue: runs.queueOf(meta),
+          name: `${onConflict}/${quantumMs}`,
+          begin: () => new ScheduleBatch(onConflict, quantumMs, createdText(recordClock.now()), script),
+        }
+      })
+    const [replace, keep] = [kinds('replace'), kinds('keep')]
+    const kindOf = ({ cell, onConflict }: NewEntry) => (onConflict === 'keep' ? keep : replace)[cell]
+    const made = { quantumMs, kindOf }
     this.#scheduleKindsOf.set(topic, made)
     return made
   }
@@ -333,10 +304,11 @@ export class RedisTimetable implements Timetable {
     name: string,
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly RunKind<I, A>[] {
-    return this.#parts.keys.ofTopic(topic).map(({ meta }, cell) => ({
-      cell: meta,
+    const { keys, runs } = this.#parts
+    return keys.ofTopic(topic).map(({ meta }, cell) => ({
+      queue: runs.queueOf(meta),
       name,
-      send: (run, deadlineMs) => send(cell, run, deadlineMs),
+      begin: () => new Gathered<I, A>((run, deadlineMs) => send(cell, run, deadlineMs)),
     }))
   }
 
@@ -442,8 +414,7 @@ export class RedisTimetable implements Timetable {
 
 interface ScheduleKinds {
   readonly quantumMs: number
-  readonly replace: readonly RunKind<NewEntry, ScheduleAnswer>[]
-  readonly keep: readonly RunKind<NewEntry, ScheduleAnswer>[]
+  readonly kindOf: (entry: NewEntry) => RunKind<NewEntry, ScheduleAnswer> | undefined
 }
 
 type CellSums = [number, number, number, number, number, number, number, number, number]
@@ -479,14 +450,6 @@ function rescheduleAnswer(due: number): RescheduleAnswer {
 
 function whenArg({ kind, ms }: RingTime): string {
   return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
-}
-
-/** One for all where they are the same. */
-function whenArgs(run: readonly NewEntry[]): string[] {
-  const first = run[0]?.when
-  if (run.every(({ when }) => when.kind === first?.kind && when.ms === first.ms))
-    return first === undefined ? [] : [whenArg(first)]
-  return run.map(({ when }) => whenArg(when))
 }
 
 function candidate(cell: number, key = '', score = '0'): Candidate {

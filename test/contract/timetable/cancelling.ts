@@ -82,6 +82,33 @@ export const cancelling = theme('cancelling', [
     },
   },
   {
+    name: 'one call on one cell: of every priority, held and unknown together',
+    async run(harness) {
+      const [held = '', high = '', unknown = '', normal = '', low = ''] = keysOfOneCell(5)
+      await schedule(harness, held)
+      await hold(harness, held)
+      for (const [key, priority] of [
+        [high, 'high'],
+        [normal, 'normal'],
+        [low, 'low'],
+      ] as const)
+        await schedule(harness, key, { delayMs: 30, priority, tags: ['t'] })
+      const places = [low, held, normal, unknown, high].map((key) => place(key))
+      expect(await harness.timetable.cancel(harness.topic, places)).toEqual([
+        'cancelled',
+        'in-flight',
+        'cancelled',
+        'not-found',
+        'cancelled',
+      ])
+      await harness.advance(50)
+      expect((await claim(harness, held)).tasks).toEqual([])
+      expect(await find(harness, held, 'live', { tag: 't' })).toEqual([])
+      await expectCounts(harness, { claimed: 1 })
+      await expectBooks(harness, { scheduled: 4, cancelled: 3, claimed: 1 })
+    },
+  },
+  {
     name: 'one call answers for each place, in order, over many cells',
     async run(harness) {
       for (const key of ['a', 'c', 'd']) await schedule(harness, key)

@@ -10,34 +10,41 @@
 local keys = cmsgpack.unpack(ARGV[2])
 -- A task under an expired lease is nobody's: back with it first, then the answer.
 rescue_all(tonumber(ARGV[1]))
-local letters, _, elsewhere = waiting(keys)
-local ended, in_letters = keys, letters
-if #elsewhere > 0 then
-  ended, in_letters = {}, {}
+
+-- Most cancels name tasks that wait in the normal lane, and one ZREM ends and counts them. Where it took fewer, the
+-- pool has all that were live: what is in no other lane and not held was among those it took.
+local ended, stamps = keys, nil
+if redis.call('ZREM', NORMAL, unpack(keys)) < #keys then
+  ended, stamps = {}, stamps_of(keys)
+  local bodies, letters = redis.call('HMGET', POOL, unpack(keys)), waiting(keys)
+  local left, left_letters = {}, {}
   for i, key in ipairs(keys) do
-    if letters[i] then ended[#ended + 1], in_letters[#in_letters + 1] = key, letters[i] end
+    if bodies[i] and not stamps[i] then
+      ended[#ended + 1] = key
+      if letters[i] then left[#left + 1], left_letters[#left_letters + 1] = key, letters[i] end
+    end
   end
+  leave_lanes(left, left_letters)
 end
 if #ended > 0 then
   if redis.call('EXISTS', TAGS, TRIES) > 0 then
     untag(ended)
     redis.call('HDEL', TRIES, unpack(ended))
   end
-  leave_lanes(ended, in_letters)
   redis.call('HDEL', POOL, unpack(ended))
   count('cancelled', #ended)
 end
 tell_rings()
-if #elsewhere == 0 then return { now, '' } end
+if #ended == #keys then return { now, '' } end
 
-local answers, left, fenced, marked = {}, {}, {}, {}
-for i = 1, #keys do answers[i] = letters[i] and 'c' or 'n' end
-for at, i in ipairs(elsewhere) do left[at] = keys[i] end
-for at, stamp in ipairs(stamps_of(left)) do
+local answers, fenced, marked, over = {}, {}, {}, {}
+for _, key in ipairs(ended) do over[key] = true end
+for i, key in ipairs(keys) do
+  local stamp = stamps[i]
+  answers[i] = over[key] and 'c' or stamp and 'f' or 'n'
   if stamp then
-    answers[elsewhere[at]] = 'f'
-    marked[#marked + 1] = left[at]
-    fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), left[at]
+    marked[#marked + 1] = key
+    fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), key
   end
 end
 if #marked > 0 then redis.call('SADD', MARKS, unpack(marked)) end

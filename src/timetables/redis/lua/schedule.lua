@@ -5,7 +5,7 @@
 --
 -- KEYS     the cell's (shared/cell.lua)
 -- ARGV     'replace' | 'keep', quantum in ms, n, lane letters in a row ('n' alone: all normal), '1' if any has tags,
---          packed: n keys and bodies in turn; n times, or one for all ('+ms' a delay, a bare number an instant)
+--          packed: n keys and bodies in turn; n times, or one for all ('+ms' a delay, a number an instant)
 -- Returns  now, '' when all were created, else a row of 'c' created, 'r' replaced, 'f' replaced in flight, 'k' kept,
 --          'K' kept in flight; then the due times of the kept ones, in order
 --@include cell tries claims lanes

@@ -26,9 +26,9 @@ local function ring_of(score)
   return math.floor(score / 1000)
 end
 
--- A clamped, rounded-up ring time. '+1000' is a delay, '~-1000' a shift of `was`, a bare number an instant.
+-- A clamped, rounded-up ring time. '+1000' is a delay, '~-1000' a shift of `was`, a number an instant, also as text.
 local function ring_at(when, quantum, was)
-  local mark = string.byte(when)
+  local mark = type(when) == 'string' and string.byte(when)
   local wanted
   if mark == 43 then wanted = now + string.sub(when, 2)
   elseif mark == 126 then wanted = was + string.sub(when, 2)

@@ -1,0 +1,90 @@
+import { ringMsAt } from '../../ring-time.ts'
+import type { OnConflict } from '../../task.ts'
+import type { NewEntry, RingTime, ScheduleAnswer } from '../../timetable.ts'
+import { encodeBody, laneLetter } from './body.ts'
+import { Packer } from './packing.ts'
+import type { Batch } from './runs.ts'
+
+/** What lua/schedule.lua answers. */
+export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
+
+/**
+ * New tasks on their way into one cell. Each is packed as it comes: of the tens of thousands that may be under way,
+ * only bytes are kept, and the garbage collector has next to nothing to carry along.
+ */
+export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
+  readonly #onConflict: OnConflict
+  readonly #quantumMs: number
+  readonly #created: string
+  readonly #script: (args: (string | Buffer)[], deadlineMs: number) => Promise<ScheduleReply>
+  readonly #packer = new Packer().beginList()
+  readonly #whens: RingTime[] = []
+  #isOneWhen = true
+  /** A row of lane letters, once there is one that is not normal. */
+  #letters = ''
+  #hasTags = false
+
+  constructor(
+    onConflict: OnConflict,
+    quantumMs: number,
+    created: string,
+    script: (args: (string | Buffer)[], deadlineMs: number) => Promise<ScheduleReply>,
+  ) {
+    this.#onConflict = onConflict
+    this.#quantumMs = quantumMs
+    this.#created = created
+    this.#script = script
+  }
+
+  add({ key, body, priority, tags, when }: NewEntry): void {
+    const whens = this.#whens
+    if (priority !== 'normal' && this.#letters === '') this.#letters = 'n'.repeat(whens.length)
+    if (priority !== 'normal' || this.#letters !== '') this.#letters += laneLetter(priority)
+    if (tags !== null) this.#hasTags = true
+    whens.push(when)
+    if (this.#isOneWhen) {
+      const first = whens[0] as RingTime
+      this.#isOneWhen = when.ms === first.ms && when.kind === first.kind
+    }
+    this.#packer.string(key)
+    this.#packer.string(encodeBody(this.#created, body, priority, tags))
+  }
+
+  async send(deadlineMs: number): Promise<ScheduleAnswer[]> {
+    const args = [
+      this.#onConflict,
+      String(this.#quantumMs),
+      String(this.#whens.length),
+      this.#letters === '' ? 'n' : this.#letters,
+      this.#hasTags ? '1' : '0',
+      this.#packed(),
+    ]
+    return this.#answers(await this.#script(args, deadlineMs))
+  }
+
+  #packed(): Buffer {
+    const packer = this.#packer.beginList()
+    // One for all where they are the same.
+    const count = this.#isOneWhen ? 1 : this.#whens.length
+    for (let i = 0; i < count; i++) {
+      const { kind, ms } = this.#whens[i] as RingTime
+      if (kind === 'at') packer.number(ms)
+      else packer.string(`+${ms}`)
+    }
+    return packer.packed()
+  }
+
+  #answers([nowMs, letters, keptDues]: ScheduleReply): ScheduleAnswer[] {
+    let kept = 0
+    return this.#whens.map((when, i) => {
+      const letter = letters === '' ? 'c' : (letters[i] ?? 'c')
+      const isKept = letter === 'k' || letter === 'K'
+      return {
+        outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
+        // As ring_at in lua/shared/cell.lua computes it, so that the answer need not name it for each task.
+        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, this.#quantumMs),
+        inFlight: letter === 'f' || letter === 'K',
+      }
+    })
+  }
+}
