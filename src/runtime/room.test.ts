@@ -14,12 +14,21 @@ const nobody = () => {}
 
 describe('room', () => {
   it('is the free places, until there is a rate to prefetch by', () => {
-    const { room } = roomOf(64)
-    expect(room.reserve(nobody)).toBe(64)
+    const { room } = roomOf(12)
+    expect(room.reserve(nobody)).toBe(12)
     expect(room.reserve(nobody)).toBe(0)
-    room.claimed(64, 10)
-    room.queued = 10
-    expect(room.reserve(nobody)).toBe(54)
+    room.claimed(12, 2)
+    room.queued = 2
+    expect(room.reserve(nobody)).toBe(10)
+  })
+
+  it('is shared by several claims under way, so that no cell waits for the answer of another', () => {
+    const reserved = (places: number, claims: number) => {
+      const { room } = roomOf(places)
+      return Array.from({ length: claims }, () => room.reserve(nobody))
+    }
+    expect(reserved(64, 5)).toEqual([16, 16, 16, 16, 0])
+    expect(reserved(400, 4)).toEqual([100, 75, 57, 42])
   })
 
   it('is never more than a batch per claim', () => {
@@ -37,13 +46,13 @@ describe('room', () => {
     const { room, clock } = roomOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     room.finished(2_000)
-    expect(room.reserve(nobody)).toBe(10 + 200)
+    expect(room.reserve(nobody)).toBe(Math.ceil((10 + 200) / 4))
     const fast = roomOf(10, { batchSize: 50 })
     fast.clock.moveTo(1_000)
     fast.room.finished(1_000_000)
-    // 10 places and a prefetch of 200: three batches of 50, then a gap of less than half that is not worth a claim.
+    // 10 places and a prefetch of 200: three shares, then a gap of less than half that is not worth a claim.
     const reserved = Array.from({ length: 4 }, () => fast.room.reserve(nobody))
-    expect(reserved).toEqual([50, 50, 50, 0])
+    expect(reserved).toEqual([50, 40, 30, 0])
   })
 
   it('refills the prefetch in halves, not task by task, but a free place at once', () => {
@@ -54,11 +63,11 @@ describe('room', () => {
     room.queued = 101
     expect(room.reserve(nobody)).toBe(0)
     room.queued = 100
-    expect(room.reserve(nobody)).toBe(100)
-    room.claimed(100, 0)
+    expect(room.reserve(nobody)).toBe(100 / 4)
+    room.claimed(25, 0)
     room.queued = 0
     room.vacate(1)
-    expect(room.reserve(nobody)).toBe(201)
+    expect(room.reserve(nobody)).toBe(Math.ceil(201 / 4))
   })
 
   it('is closed while too many outcomes are not recorded', () => {

@@ -17,6 +17,14 @@ const UNRECORDED_BATCHES = 4
 /** One claim call moves at most this many tasks. */
 const CLAIM_MAX = 1_000
 
+/**
+ * The room is shared by so many claims under way. One that took it all would have the other cells wait for its answer,
+ * and after a stall their overdue tasks would come one round trip after the other. Below the second figure it is not
+ * worth sharing.
+ */
+const CLAIMS_AT_ONCE = 4
+const SHARE_MIN = 16
+
 export class Room {
   readonly #clock: Clock
   readonly #settings: () => Settings
@@ -64,7 +72,7 @@ export class Room {
   reserve(whenRoom: () => void): number {
     const { rate, batchSize } = this.#settings()
     if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
-    const wanted = this.#alone === 'no' ? Math.min(this.#room(), batchSize, CLAIM_MAX) : 0
+    const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, CLAIM_MAX) : 0
     const granted = wanted === 0 ? 0 : this.#governor.take(wanted, rate, this.#clock.monotonicNow())
     if (granted === 0) this.#hungry.add(whenRoom)
     this.#reserved += granted
@@ -163,6 +171,12 @@ export class Room {
     this.#hungry.clear()
     this.#lonely.clear()
     if (this.#alone === 'wanted') this.#alone = 'no'
+  }
+
+  /** What one claim may have of it. Batches are not shared: they are worth more in one piece. */
+  #share(): number {
+    const room = this.#room()
+    return this.#batched ? room : Math.min(room, Math.max(SHARE_MIN, Math.ceil(room / CLAIMS_AT_ONCE)))
   }
 
   #room(): number {
