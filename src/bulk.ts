@@ -1,7 +1,8 @@
 /** Work over any number of tasks, in pieces of bounded size, with room for others in between. */
 import type { Clock } from './clock.ts'
 import { describeError, TocsinError } from './errors.ts'
-import type { Place, Selection, Timetable } from './timetable.ts'
+import type { Place, Selection } from './timetable.ts'
+import type { TaskStore } from './store.ts'
 
 /** One call moves at most this many tasks. */
 export const CHUNK = 1_000
@@ -53,7 +54,7 @@ export function* slicesOf<T>(items: readonly T[]): Generator<readonly T[]> {
 
 /** The places of what is selected, cell by cell, in pieces. */
 export async function* placesOf(
-  timetable: Timetable,
+  store: TaskStore,
   clock: Clock,
   topic: string,
   cells: readonly number[],
@@ -63,7 +64,7 @@ export async function* placesOf(
   for (const cell of cells) {
     let cursor: string | null = null
     do {
-      const page = await timetable.find({ topic, cell }, among, what, cursor)
+      const page = await store.find({ topic, cell }, among, what, cursor)
       for (let at = 0; at < page.keys.length; at += CHUNK) {
         yield page.keys.slice(at, at + CHUNK).map((key) => ({ key, cell }))
         await clock.turn()

@@ -72,6 +72,8 @@ export interface Settings {
   readonly rate: { readonly limit: number; readonly perMs: number } | null
   readonly late: { readonly afterMs: number; readonly then: 'fire' | 'drop' | 'dead' } | null
   readonly objectiveP99Ms: number | null
+  readonly residentMs: number
+  readonly retentionMs: number
 }
 
 export const DEFAULT_CONFIG = {
@@ -183,6 +185,8 @@ export function settingsOf(effective: TopicConfig, where: string): Settings {
     slotBy: full.slotBy ?? DEFAULT_CONFIG.slotBy,
     batchSize: full.batchSize ?? DEFAULT_CONFIG.batchSize,
     leaseMs: ms(full.lease, 'lease'),
+    residentMs: ms(full.resident, 'resident'),
+    retentionMs: ms(full.retention, 'retention'),
     timeoutMs: ms(full.timeout, 'timeout'),
     mergeMs: ms(full.merge, 'merge'),
     retry: policy,

@@ -72,6 +72,36 @@ export const ERROR_TABLE = {
     retryable: false,
     means: 'the timetable cannot be used as it is: password, version, setting, database or certificate',
   },
+  'ledger-in-use': {
+    status: 503,
+    retryable: true,
+    means: 'another process, or another Tocsin of this one, has the embedded ledger open',
+  },
+  'ledger-unavailable': {
+    status: 503,
+    retryable: true,
+    means: 'the ledger cannot be opened, or cannot write now; the call did not take effect',
+  },
+  'ledger-full': {
+    status: 503,
+    retryable: true,
+    means: 'the disk of the ledger is full; the call did not take effect',
+  },
+  'ledger-damaged': {
+    status: 500,
+    retryable: false,
+    means: 'the ledger, or a task in it, is not what was written; nothing of it is delivered',
+  },
+  'ledger-too-new': {
+    status: 503,
+    retryable: false,
+    means: 'the ledger was written by a newer version',
+  },
+  'bad-tx': {
+    status: 400,
+    retryable: false,
+    means: "tx is not an open transaction of the ledger's database",
+  },
   closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
   timeout: { status: 504, retryable: true, means: 'a handler, or a schema, did not answer in time' },
   cancelled: { status: 409, retryable: false, means: 'the task was cancelled while its handler ran' },

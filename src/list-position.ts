@@ -2,8 +2,9 @@
 import type { EntryView, ListPosition } from './timetable.ts'
 
 export function positionOf({ ringMs, failures, key, state }: EntryView): ListPosition {
-  // The dead lie in the order in which they died; how often they failed plays no part.
-  return { ringMs, failures: state === 'dead' ? 0 : failures, key }
+  // What has ended lies in the order in which it did; how often it failed plays no part.
+  const isLive = state === 'pending' || state === 'claimed'
+  return { ringMs, failures: isLive ? failures : 0, key }
 }
 
 export function comparePositions(a: ListPosition, b: ListPosition): number {

@@ -1,7 +1,9 @@
 import { atIndex, CHUNK, chunksOf, interrupted, pipelined, slicesOf } from './bulk.ts'
+import { TocsinError } from './errors.ts'
 import type { InOrder } from './in-order.ts'
 import { newEntry } from './new-entry.ts'
 import { checkAgainst, inTime } from './schema.ts'
+import type { StoreTransaction } from './store.ts'
 import type { NewTask, Scheduled } from './task.ts'
 import type { NewEntry, ScheduleAnswer } from './timetable.ts'
 import type { TopicDefinition } from './topic.ts'
@@ -26,6 +28,21 @@ export class Scheduler<In> {
     const put = () => this.#put([entry])
     const answers = check === undefined ? this.#order.run(put) : this.#order.run(() => check.then(put), true)
     return answered(entry.key, answers)
+  }
+
+  /** In the caller's transaction, which does not wait: it takes effect before this returns. */
+  oneWithin(tx: StoreTransaction, task: NewTask<In>): Promise<Scheduled> {
+    const entry = this.#entry(task)
+    this.#checkNow(entry)
+    return answered(entry.key, tx.schedule(this.#definition.name, [entry], this.#mergeMs))
+  }
+
+  arrayWithin(tx: StoreTransaction, tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
+    const { entries, checks } = this.#prepareAll(tasks, 0)
+    if (checks.length > 0) throw schemaIsSlow()
+    return tx
+      .schedule(this.#definition.name, entries, this.#mergeMs)
+      .then((answers) => scheduledAll(entries, answers))
   }
 
   /** Nothing is written before everything is checked; then in pieces, in order. */
@@ -77,8 +94,15 @@ export class Scheduler<In> {
   }
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
-    const { timetable, settings } = this.#parts
-    return timetable.schedule(this.#definition.name, entries, settings.current.mergeMs)
+    return this.#parts.store.schedule(this.#definition.name, entries, this.#mergeMs)
+  }
+
+  get #mergeMs(): number {
+    return this.#parts.settings.current.mergeMs
+  }
+
+  #checkNow(entry: NewEntry): void {
+    if (this.#check(entry) !== undefined) throw schemaIsSlow()
   }
 
   #prepareAll(
@@ -113,6 +137,14 @@ export class Scheduler<In> {
     const check = checkAgainst(schema, body)
     return check === undefined ? undefined : handled(inTime(this.#parts.clock, check))
   }
+}
+
+function schemaIsSlow(): TocsinError {
+  return new TocsinError(
+    'bad-payload',
+    'payload: its schema answers later, and a transaction waits for nothing; use a schema that answers at once',
+    { field: 'payload' },
+  )
 }
 
 /** It is awaited later, perhaps after other writes: until then a refusal must not count as unhandled. */

@@ -126,13 +126,14 @@ export type SettleOutcome =
 
 export type SettleAnswer = 'settled' | 'stale'
 
-/** A task as an onlooker sees it. Live and dead ones; ended ones are a ledger's. */
+/** A task as an onlooker sees it. Live and dead ones; those that ended otherwise only a ledger has. */
 export interface EntryView {
   readonly key: string
   readonly id: string | null
   readonly body: string
-  readonly state: Extract<State, 'pending' | 'claimed' | 'dead'>
+  readonly state: State
   readonly dueMs: number
+  /** Of one that ended: when it did. */
   readonly ringMs: number
   readonly failures: number
   readonly deliveries: number
@@ -149,7 +150,7 @@ export type Selection = { readonly tag: string } | { readonly prefix: string } |
 
 export interface ListQuery {
   /** Null: pending and claimed. */
-  readonly state: EntryView['state'] | null
+  readonly state: State | null
   readonly tag: string | null
   readonly prefix: string | null
   readonly dueFromMs: number
@@ -244,4 +245,31 @@ export interface Timetable {
   nowMs(): Promise<number>
   watch(topic: string, watcher: Watcher): () => void
   close(): Promise<void>
+}
+
+/** All that a timetable has to know of a task whose truth is in a ledger. */
+export interface Hint extends Place {
+  readonly ringMs: number
+  readonly failures: number
+  readonly priority: Priority
+  /** It lost two leases in a row: to be claimed alone. */
+  readonly isSuspect: boolean
+  /** Orders hints that ring at one moment. A task that is written later has a greater one. */
+  readonly generation: number
+}
+
+/** A timetable that serves a ledger: what it holds are hints, without bodies, and it decides nothing. */
+export interface HintTable extends Timetable {
+  /**
+   * 'set', after a write: takes the place of whatever is there, and fences its holder. 'lower', from a reading of the
+   * ledger that may be outdated by now: only where there is nothing, or something that rings later; what is held
+   * stays. Answers how many it changed.
+   */
+  put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number>
+  /** Forgets them; a holder is fenced. */
+  drop(topic: string, places: readonly Place[]): Promise<void>
+  /** How many it holds, and when the first of those that wait rings. */
+  extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
+  /** Of these, the ones that it holds, waiting or claimed. */
+  has(topic: string, places: readonly Place[]): Promise<boolean[]>
 }

@@ -8,24 +8,24 @@ import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from './eve
 import type { Jsonified } from './json.ts'
 import { checkTopicName } from './key.ts'
 import { type Logger, plainLogger, silentLogger } from './logger.ts'
-import { badOption, checkOptions, nearest } from './options.ts'
+import { badOption, checkOptions, nearest, needsLedger } from './options.ts'
 import { type Random, systemRandom } from './random.ts'
 import { Governor } from './runtime/governor.ts'
-import type { Timetable } from './timetable.ts'
-import { openTimetable, TIMETABLE_FIELDS, type TimetableOptions } from './open-timetable.ts'
+import type { TaskStore, TopicAudit } from './store.ts'
+import { openStore, STORE_FIELDS, type StoreOptions } from './open-store.ts'
 import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic.ts'
 import type { Consumer, Topic } from './topic-api.ts'
 import { TopicHandle } from './topic-handle.ts'
 import { TopicSettings } from './topic-settings.ts'
 
-export interface OpenOptions extends TimetableOptions {
+export interface OpenOptions extends StoreOptions {
   /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
   readonly logger?: Logger | false | undefined
 }
 
 /** What a Tocsin is made of; tests bring their own clock. */
 export interface TocsinParts {
-  readonly timetable: Timetable
+  readonly store: TaskStore
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -48,7 +48,7 @@ export class Tocsin implements AsyncDisposable {
     checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
     const surroundings = { clock: systemClock, random: systemRandom, logger }
-    return new Tocsin({ ...surroundings, timetable: await openTimetable(options, surroundings) })
+    return new Tocsin({ ...surroundings, store: await openStore(options, surroundings) })
   }
 
   /** Use `Tocsin.open`. */
@@ -94,6 +94,17 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
+   * Whether the books of each topic balance, and whether the ledger and the timetable know the same tasks; what does
+   * not fit is put right and counted. Needs a ledger.
+   */
+  async audit(): Promise<TopicAudit[]> {
+    this.#checkOpen()
+    const { ledger } = this.#parts.store
+    if (ledger === undefined) throw needsLedger('audit()')
+    return ledger.audit()
+  }
+
+  /**
    * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
    * it would wait for itself.
    */
@@ -118,15 +129,16 @@ export class Tocsin implements AsyncDisposable {
     enough.abort()
     const left = Math.max(0, endMs - clock.monotonicNow())
     await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout: left })))
-    await this.#parts.timetable.close()
+    await this.#parts.store.close()
   }
 
   #declare(definition: TopicDefinition<unknown, unknown>, isBare: boolean): Topic<unknown, unknown> {
-    const { timetable, clock, random, logger } = this.#parts
+    const { store, clock, random, logger } = this.#parts
     const announcer = this.#announcer
     const settings = new TopicSettings(definition.name, definition.config, announcer, logger)
+    store.ledger?.govern(definition.name, () => settings.current)
     const handle = new TopicHandle(definition, {
-      timetable,
+      store,
       clock,
       random,
       logger,
@@ -145,7 +157,7 @@ export class Tocsin implements AsyncDisposable {
   }
 }
 
-const OPEN_FIELDS = [...TIMETABLE_FIELDS, 'logger']
+const OPEN_FIELDS = [...STORE_FIELDS, 'logger']
 
 function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   const definition = given as TopicDefinition<unknown, unknown> | null

@@ -16,7 +16,8 @@ import { type BatchHandler, type Handler, performBatch, performOne } from './run
 import { Scheduler } from './scheduler.ts'
 import { decodeBody, inTime } from './schema.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
-import type { EntryView, Place, RescheduleAnswer, RingTime, Selection } from './timetable.ts'
+import type { StoreTransaction } from './store.ts'
+import type { CancelAnswer, EntryView, Place, RescheduleAnswer, RingTime, Selection } from './timetable.ts'
 import type { TopicDefinition } from './topic.ts'
 import type {
   BulkOptions,
@@ -37,6 +38,7 @@ const PAGE_SIZE = 100
 const PAGE_SIZE_MAX = 1_000
 const FORECAST_STEPS_MAX = 10_000
 const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
+const STATES: readonly State[] = ['pending', 'claimed', 'dead', ...ENDED]
 
 /** What `toc.topic(…)` returns: checks what comes in, asks the timetable, shapes what goes out. */
 export class TopicHandle<In, Out> implements Topic<In, Out> {
@@ -67,8 +69,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
     try {
-      this.#checkWrite(options)
-      return this.#scheduler.one(task)
+      const tx = this.#checkWrite(options)
+      return tx === null ? this.#scheduler.one(task) : this.#scheduler.oneWithin(tx, task)
     } catch (error) {
       return Promise.reject(error as Error)
     }
@@ -80,7 +82,14 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     tasks: readonly NewTask<In>[] | Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
     options?: WriteOptions,
   ): Promise<Scheduled[] | BulkScheduled> {
-    this.#checkWrite(options)
+    const tx = this.#checkWrite(options)
+    if (tx !== null) {
+      if (Array.isArray(tasks)) return this.#scheduler.arrayWithin(tx, tasks as readonly NewTask<In>[])
+      throw badOption(
+        'tasks',
+        'in a transaction, give an array: a stream may take longer than it should be open',
+      )
+    }
     if (Array.isArray(tasks)) return this.#scheduler.array(tasks as readonly NewTask<In>[])
     if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
     throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
@@ -88,23 +97,29 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
     try {
-      this.#checkWrite(options)
+      const tx = this.#checkWrite(options)
       const place = this.#place(key)
-      return this.#order
-        .run(() => this.#parts.timetable.cancel(this.name, [place]))
-        .then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
+      const answers =
+        tx === null
+          ? this.#order.run(() => this.#parts.store.cancel(this.name, [place]))
+          : tx.cancel(this.name, [place])
+      return answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
     } catch (error) {
       return Promise.reject(error as Error)
     }
   }
 
   async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
-    this.#checkWrite(options)
+    const tx = this.#checkWrite(options)
     const places = this.#places(keys)
-    const { timetable, clock } = this.#parts
+    if (tx !== null) {
+      const answers = await tx.cancel(this.name, places)
+      return places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' }))
+    }
+    const { store, clock } = this.#parts
     const write = async () => {
       const results: Cancelled[] = []
-      const cancel = (chunk: readonly Place[]) => timetable.cancel(this.name, chunk)
+      const cancel = (chunk: readonly Place[]) => store.cancel(this.name, chunk)
       await pipelined(clock, slicesOf(places), cancel, (answers, chunk) => {
         for (const [i, { key }] of chunk.entries()) results.push({ key, outcome: answers[i] ?? 'not-found' })
       })
@@ -114,23 +129,33 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   async cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
-    this.#checkBulk(options)
-    const { timetable } = this.#parts
+    const tx = this.#checkBulk(options)
+    const { store } = this.#parts
+    const what = this.#selection(by, 'by')
     const tally = { cancelled: 0, inFlight: 0 }
-    await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
-      const answers = await timetable.cancel(this.name, places)
+    const count = (answers: readonly CancelAnswer[]) => {
       tally.cancelled += answers.filter((answer) => answer === 'cancelled').length
       tally.inFlight += answers.filter((answer) => answer === 'in-flight').length
-    })
+    }
+    if (tx !== null) {
+      const answers = await tx.cancelBy(this.name, this.#cellsOf(what), what)
+      count(answers)
+      options?.onProgress?.(answers.length)
+      return tally
+    }
+    await this.#sweep('live', what, options, async (places) => count(await store.cancel(this.name, places)))
     return tally
   }
 
   async reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled> {
-    this.#checkWrite(options)
+    const tx = this.#checkWrite(options)
     checkOptions(when, ['delay', 'at'], 'when')
     const time = ringTime(when, 'when')
     const place = this.#place(key)
-    const [answer] = await this.#order.run(() => this.#move([place], time))
+    const { mergeMs } = this.#parts.settings.current
+    const [answer] = await (tx === null
+      ? this.#order.run(() => this.#move([place], time))
+      : tx.reschedule(this.name, [place], time, mergeMs))
     return { key, outcome: answer?.outcome ?? 'not-found', dueAt: dateOrNull(answer?.dueMs ?? null) }
   }
 
@@ -139,16 +164,23 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }> {
-    this.#checkBulk(options)
+    const tx = this.#checkBulk(options)
     checkOptions(when, ['delay', 'at', 'shift'], 'when')
     const time = when.shift === undefined ? ringTime(when, 'when') : shiftTime(when)
+    const what = this.#selection(by, 'by')
     const tally = { rescheduled: 0, inFlight: 0 }
-    await this.#sweep('live', this.#selection(by, 'by'), options, async (places) => {
-      for (const { outcome } of await this.#move(places, time)) {
-        if (outcome === 'rescheduled') tally.rescheduled++
-        else if (outcome === 'in-flight') tally.inFlight++
-      }
-    })
+    const count = (answers: readonly RescheduleAnswer[]) => {
+      tally.rescheduled += answers.filter(({ outcome }) => outcome === 'rescheduled').length
+      tally.inFlight += answers.filter(({ outcome }) => outcome === 'in-flight').length
+    }
+    if (tx !== null) {
+      const { mergeMs } = this.#parts.settings.current
+      const answers = await tx.rescheduleBy(this.name, this.#cellsOf(what), what, time, mergeMs)
+      count(answers)
+      options?.onProgress?.(answers.length)
+      return tally
+    }
+    await this.#sweep('live', what, options, async (places) => count(await this.#move(places, time)))
     return tally
   }
 
@@ -159,7 +191,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async get(key: string): Promise<TaskInfo<Out> | null> {
     this.#parts.checkOpen()
-    const view = await this.#parts.timetable.get(this.name, this.#place(key))
+    const view = await this.#parts.store.get(this.name, this.#place(key))
     return view === null ? null : this.#info(view)
   }
 
@@ -168,8 +200,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
     const { state, tag, prefix, dueFrom, dueTo, cursor } = options
     const limit = wholeNumber(options.limit ?? PAGE_SIZE, 1, PAGE_SIZE_MAX, 'limit')
-    const views = await this.#parts.timetable.list(this.name, {
-      state: liveOrDead(state),
+    const views = await this.#parts.store.list(this.name, {
+      state: this.#stateToList(state),
       tag: tag === undefined ? null : checkTag(tag),
       prefix: prefix === undefined ? null : checkPrefix(prefix),
       dueFromMs: dueFrom === undefined ? 0 : instantMs(dueFrom, 'dueFrom'),
@@ -186,21 +218,21 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   async counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }> {
     this.#parts.checkOpen()
-    return this.#parts.timetable.counts(this.name)
+    return this.#parts.store.counts(this.name)
   }
 
   async forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]> {
     this.#parts.checkOpen()
     checkOptions(options, ['from', 'to', 'step'], 'forecast')
-    const { timetable } = this.#parts
-    const fromMs = options.from === undefined ? await timetable.nowMs() : instantMs(options.from, 'from')
+    const { store } = this.#parts
+    const fromMs = options.from === undefined ? await store.nowMs() : instantMs(options.from, 'from')
     const toMs = instantMs(options.to, 'to')
     const stepMs = durationMs(options.step ?? '1m', 'step')
     if (toMs <= fromMs)
       throw new TocsinError('bad-time', "forecast: 'to' is not after 'from'", { field: 'to' })
     if (stepMs < 1 || (toMs - fromMs) / stepMs > FORECAST_STEPS_MAX)
       throw badOption('step', `too fine for this span; at most ${FORECAST_STEPS_MAX} steps`)
-    const steps = await timetable.forecast(this.name, fromMs, toMs, stepMs)
+    const steps = await store.forecast(this.name, fromMs, toMs, stepMs)
     return steps.map((due, i) => ({ at: new Date(fromMs + i * stepMs), due }))
   }
 
@@ -240,7 +272,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     replay: async (which: Selector): Promise<{ replayed: number }> => {
       let replayed = 0
       await this.#eachDead(which, async (places) => {
-        const answers = await this.#parts.timetable.replay(this.name, places)
+        const answers = await this.#parts.store.replay(this.name, places)
         replayed += answers.filter((answer) => answer === 'replayed').length
       })
       return { replayed }
@@ -248,7 +280,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     purge: async (which: Selector): Promise<{ purged: number }> => {
       let purged = 0
       await this.#eachDead(which, async (places) => {
-        const answers = await this.#parts.timetable.purge(this.name, places)
+        const answers = await this.#parts.store.purge(this.name, places)
         purged += answers.filter((answer) => answer === 'purged').length
       })
       return { purged }
@@ -256,7 +288,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {
-    return this.#parts.timetable.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
+    return this.#parts.store.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
   }
 
   async #sweep(
@@ -265,18 +297,22 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     options: BulkOptions | undefined,
     step: (places: Place[]) => Promise<void>,
   ): Promise<void> {
-    const { timetable, clock, settings } = this.#parts
-    const home =
-      'prefix' in what && settings.current.slotBy === 'prefix' ? [cellOf(what.prefix, 'prefix')] : ALL_CELLS
+    const { store, clock } = this.#parts
     // What was called before must be there to be found.
     await this.#order.settled()
     let done = 0
-    for await (const places of placesOf(timetable, clock, this.name, home, among, what)) {
+    for await (const places of placesOf(store, clock, this.name, this.#cellsOf(what), among, what)) {
       this.#parts.checkOpen()
       await this.#order.run(() => step(places))
       done += places.length
       options?.onProgress?.(done)
     }
+  }
+
+  /** Where what is selected can be. */
+  #cellsOf(what: Selection): readonly number[] {
+    const isAtHome = 'prefix' in what && this.#parts.settings.current.slotBy === 'prefix'
+    return isAtHome ? [cellOf(what.prefix, 'prefix')] : ALL_CELLS
   }
 
   async #eachDead(which: Selector, step: (places: Place[]) => Promise<void>): Promise<void> {
@@ -346,30 +382,36 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     }
   }
 
-  #checkWrite(options: WriteOptions | undefined, known: readonly string[] = ['tx']): void {
-    this.#parts.checkOpen()
-    if (options === undefined) return
-    checkOptions(options, known, 'options')
-    if (options.tx !== undefined) throw needsLedger('{ tx }')
+  #stateToList(state: State | undefined): State | null {
+    if (state === undefined) return null
+    if (ENDED.includes(state) && this.#parts.store.ledger === undefined)
+      throw needsLedger(`list({ state: '${state}' })`)
+    if (STATES.includes(state)) return state
+    throw badOption('state', `${describeValue(state)}; use ${STATES.join(', ')}`)
   }
 
-  #checkBulk(options: BulkOptions | undefined): void {
-    this.#checkWrite(options, ['tx', 'onProgress'])
+  /** The caller's transaction, or null: Tocsin's own. */
+  #checkWrite(options: WriteOptions | undefined, known: readonly string[] = ['tx']): StoreTransaction | null {
+    this.#parts.checkOpen()
+    if (options === undefined) return null
+    checkOptions(options, known, 'options')
+    if (options.tx === undefined) return null
+    const { ledger } = this.#parts.store
+    if (ledger === undefined) throw needsLedger('{ tx }')
+    return ledger.within(options.tx)
+  }
+
+  #checkBulk(options: BulkOptions | undefined): StoreTransaction | null {
+    const tx = this.#checkWrite(options, ['tx', 'onProgress'])
     const onProgress: unknown = options?.onProgress
     if (onProgress !== undefined && typeof onProgress !== 'function')
       throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
+    return tx
   }
 }
 
 function dateOrNull(ms: number | null): Date | null {
   return ms === null ? null : new Date(ms)
-}
-
-function liveOrDead(state: State | undefined): EntryView['state'] | null {
-  if (state === undefined) return null
-  if (state === 'pending' || state === 'claimed' || state === 'dead') return state
-  if (ENDED.includes(state)) throw needsLedger(`list({ state: '${state}' })`)
-  throw badOption('state', `${describeValue(state)}; use pending, claimed, dead, done, cancelled or obsolete`)
 }
 
 function isLoopable(value: unknown): boolean {

@@ -3,13 +3,13 @@ import type { Announcer } from './events.ts'
 import type { Logger } from './logger.ts'
 import type { Random } from './random.ts'
 import type { Governor } from './runtime/governor.ts'
-import type { Timetable } from './timetable.ts'
+import type { TaskStore } from './store.ts'
 import type { Consumer } from './topic-api.ts'
 import type { TopicSettings } from './topic-settings.ts'
 
 /** What a topic works with: its Tocsin's parts, and its own settings. */
 export interface TopicParts {
-  readonly timetable: Timetable
+  readonly store: TaskStore
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger

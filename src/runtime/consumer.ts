@@ -55,7 +55,7 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#oneByOne = !parts.batched && parts.guard === null
     this.#room = new Room(parts.clock, parts.governor, parts.settings, parts.concurrency, parts.batched)
     this.#worker = new Worker(parts, this.#room, () => this.#goOn())
-    this.#unwatch = parts.timetable.watch(parts.topic, {
+    this.#unwatch = parts.store.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers[cell % this.#pullers.length]?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
       // Given back by its stamp, a task that was replaced answers 'stale', and the others come again at once.
@@ -107,7 +107,7 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
-    const { topic, timetable, clock } = this.#parts
+    const { topic, store, clock } = this.#parts
     const at = { topic, cell }
     // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
     this.#worker.renew()
@@ -115,7 +115,7 @@ export class RunningConsumer<Out> implements PullerHost {
     let taken = 0
     let isAnswered = false
     try {
-      const claim = await timetable.claim(at, sent.request)
+      const claim = await store.claim(at, sent.request)
       isAnswered = true
       taken = claim.tasks.length
       if (taken > 0) this.#reached(claim.nowMs)
@@ -131,7 +131,7 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   look(cell: number): Promise<Look> {
-    return this.#parts.timetable.look({ topic: this.#parts.topic, cell })
+    return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
   #newClaim(limit: number, from: 'lanes' | 'suspects'): SentClaim {
@@ -179,10 +179,10 @@ export class RunningConsumer<Out> implements PullerHost {
 
   /** Repeated when it fails: it may have taken effect, and a start on record that never happened could convict. */
   async #begin({ claim, entry }: HeldTask): Promise<boolean> {
-    const { timetable, clock } = this.#parts
+    const { store, clock } = this.#parts
     for (let tries = 1; ; tries++) {
       try {
-        return await timetable.begin(claim.at, entry.key, claim.stamp)
+        return await store.begin(claim.at, entry.key, claim.stamp)
       } catch (error) {
         this.#worker.report('begin', error)
         if (tries === BEGIN_TRIES) return false
@@ -232,14 +232,14 @@ export class RunningConsumer<Out> implements PullerHost {
 
   /** Deals the cells to as many pullers as the topic has slots. Nothing moves: only who looks changes. */
   #deal(): void {
-    const { clock, settings, timetable, announcer, topic } = this.#parts
+    const { clock, settings, store, announcer, topic } = this.#parts
     this.#retired = Promise.all([this.#retired, ...this.#pullers.map((puller) => puller.stop())])
     this.#room.forgetWaiters()
     const { slots } = settings()
     const cells = (slot: number) => cellsOfSlot(slot, slots)
     this.#pullers = Array.from(
       { length: slots },
-      (_, slot) => new Puller(clock, this, cells(slot), timetable.lookMs),
+      (_, slot) => new Puller(clock, this, cells(slot), store.lookMs),
     )
     for (const puller of this.#pullers) puller.start()
     announcer.emit('slots', { topic, owned: this.#pullers.map((_, slot) => slot) })

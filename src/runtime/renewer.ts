@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { Heap } from '../heap.ts'
-import type { Timetable } from '../timetable.ts'
+import type { TaskStore } from '../store.ts'
 import { Alarm } from './alarm.ts'
 import type { HeldClaim } from './held.ts'
 
@@ -11,7 +11,7 @@ import type { HeldClaim } from './held.ts'
  * Trust counts from before a call was sent: the timetable cannot have started the lease any earlier.
  */
 export class Renewer {
-  readonly #timetable: Timetable
+  readonly #store: TaskStore
   readonly #clock: Clock
   readonly #leaseMs: () => number
   readonly #onLost: (claim: HeldClaim) => void
@@ -22,13 +22,13 @@ export class Renewer {
   #stopped = false
 
   constructor(
-    timetable: Timetable,
+    store: TaskStore,
     clock: Clock,
     leaseMs: () => number,
     onLost: (claim: HeldClaim) => void,
     onError: (error: unknown) => void,
   ) {
-    this.#timetable = timetable
+    this.#store = store
     this.#clock = clock
     this.#leaseMs = leaseMs
     this.#onLost = onLost
@@ -71,7 +71,7 @@ export class Renewer {
     claim.trustedUntilMs = Math.min(claim.trustedUntilMs, sentMs + leaseMs)
     const renewal = ++claim.renewals
     try {
-      const answer = await this.#timetable.extend(claim.at, claim.key, leaseMs)
+      const answer = await this.#store.extend(claim.at, claim.key, leaseMs)
       if (answer === 'extended') {
         if (renewal === claim.renewals) claim.trustedUntilMs = sentMs + leaseMs
         return

@@ -1,5 +1,6 @@
 import { type Clock, sleep } from '../clock.ts'
-import type { CellAddress, SettleAnswer, SettleOutcome, Settlement, Timetable } from '../timetable.ts'
+import type { CellAddress, SettleAnswer, SettleOutcome, Settlement } from '../timetable.ts'
+import type { TaskStore } from '../store.ts'
 import type { HeldTask } from './held.ts'
 
 /** After a failed attempt to record outcomes, the wait before the next; doubled up to the second figure. */
@@ -27,7 +28,7 @@ const ROUNDS_MAX = 4
  * answers 'stale'. After that nothing is lost either: the lease runs out, and the task is delivered again.
  */
 export class Settler {
-  readonly #timetable: Timetable
+  readonly #store: TaskStore
   readonly #clock: Clock
   readonly #onSettled: (task: HeldTask, outcome: SettleOutcome, answer: SettleAnswer) => void
   readonly #onError: (error: unknown) => void
@@ -39,12 +40,12 @@ export class Settler {
   readonly #underWay = new Set<Promise<void>>()
 
   constructor(
-    timetable: Timetable,
+    store: TaskStore,
     clock: Clock,
     onSettled: (task: HeldTask, outcome: SettleOutcome, answer: SettleAnswer) => void,
     onError: (error: unknown) => void,
   ) {
-    this.#timetable = timetable
+    this.#store = store
     this.#clock = clock
     this.#onSettled = onSettled
     this.#onError = onError
@@ -94,7 +95,7 @@ export class Settler {
   async #record(group: Group, failures: number): Promise<void> {
     let answers: SettleAnswer[]
     try {
-      answers = await this.#timetable.settle(
+      answers = await this.#store.settle(
         group.at,
         group.items.map(({ settlement }) => settlement),
       )

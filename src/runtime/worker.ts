@@ -4,7 +4,7 @@
  *   admission (ours? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ settler
  *
  * 'The handler failed' and 'recording it failed' meet nowhere: a performer turns whatever the user's code does into
- * a verdict, and the settler alone deals with a timetable that fails.
+ * a verdict, and the settler alone deals with a store that fails.
  */
 import { type Clock, sleep } from '../clock.ts'
 import type { Settings } from '../config.ts'
@@ -14,7 +14,8 @@ import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import type { Decoded } from '../schema.ts'
 import type { DeadCause, Task } from '../task.ts'
-import type { SettleAnswer, SettleOutcome, Timetable } from '../timetable.ts'
+import type { SettleAnswer, SettleOutcome } from '../timetable.ts'
+import type { TaskStore } from '../store.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
 import { Calls } from './calls.ts'
 import { Complaints } from './complaints.ts'
@@ -28,7 +29,7 @@ import { settleOutcomeOf, type Verdict } from './verdict.ts'
 
 export interface WorkerParts<Out> {
   readonly topic: string
-  readonly timetable: Timetable
+  readonly store: TaskStore
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -70,7 +71,7 @@ export class Worker<Out> {
     this.#parts = parts
     this.#room = room
     this.#onProgress = onProgress
-    const { timetable, clock, logger, settings } = parts
+    const { store, clock, logger, settings } = parts
     this.#complaints = new Complaints(clock, logger, parts.topic)
     this.#sparing = new Sparing(clock)
     const failed = (doing: string) => (error: unknown) => this.report(doing, error)
@@ -81,9 +82,9 @@ export class Worker<Out> {
       () => settings().timeoutMs,
       (tasks, timeoutMs) => this.#timedOut(tasks, timeoutMs),
     )
-    this.#settler = new Settler(timetable, clock, (...settled) => this.#settled(...settled), failed('settle'))
+    this.#settler = new Settler(store, clock, (...settled) => this.#settled(...settled), failed('settle'))
     this.#renewer = new Renewer(
-      timetable,
+      store,
       clock,
       () => settings().leaseMs,
       (claim) => this.#lost(claim),
@@ -185,7 +186,7 @@ export class Worker<Out> {
       released += call.tasks.filter((held) => !held.ended).length
       for (const held of call.tasks) this.#conclude(held, { kind: 'snooze', delayMs: 0 })
     }
-    // Leases first: a timetable that records no outcome is tried for as long as they last, not for ever.
+    // Leases first: a store that records no outcome is tried for as long as they last, not for ever.
     await this.#renewer.stop()
     await this.#settler.drained()
     return { released }
@@ -314,7 +315,7 @@ export class Worker<Out> {
     this.progress()
   }
 
-  /** The timetable does not know the claim any more. Handlers hear of it; what they answer will be found stale. */
+  /** The store does not know the claim any more. Handlers hear of it; what they answer will be found stale. */
   #lost(claim: HeldClaim): void {
     claim.trustedUntilMs = Number.NEGATIVE_INFINITY
     for (const held of claim.tasks) held.call?.fence(held, 'lease-lost')

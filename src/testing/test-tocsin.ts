@@ -4,6 +4,7 @@ import { type Instant, instantMs } from '../instant.ts'
 import { silentLogger } from '../logger.ts'
 import { checkOptions } from '../options.ts'
 import type { Random } from '../random.ts'
+import type { TaskStore } from '../store.ts'
 import type { Timetable } from '../timetable.ts'
 import { Tocsin } from '../tocsin.ts'
 import { VirtualClock } from './virtual-clock.ts'
@@ -42,11 +43,11 @@ export class TestTocsin extends Tocsin {
   constructor(
     clock: VirtualClock,
     patienceMs: number,
-    wrap: (timetable: Timetable) => Timetable = (same) => same,
+    wrap: (timetable: Timetable) => TaskStore = (same) => same,
   ) {
     const random = predictable()
     const timetable = new WatchedTimetable(clock, random, LOOK_MS)
-    super({ timetable: wrap(timetable), clock, random, logger: silentLogger })
+    super({ store: wrap(timetable), clock, random, logger: silentLogger })
     this.#clock = clock
     this.#timetable = timetable
     this.#patienceMs = patienceMs

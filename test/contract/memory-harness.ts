@@ -3,7 +3,7 @@ import type { Random } from '../../src/random.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededFraction, type TimetableHarness } from './timetable/helpers.ts'
 
-const START_MS = Date.UTC(2026, 0, 1)
+export const START_MS = Date.UTC(2026, 0, 1)
 
 export interface MemoryHarness extends TimetableHarness {
   readonly clock: VirtualClock
@@ -24,7 +24,7 @@ export async function openMemory(seed = 1): Promise<MemoryHarness> {
   }
 }
 
-function seededRandom(seed: number): Random {
+export function seededRandom(seed: number): Random {
   const fraction = seededFraction(seed)
   let made = 0
   return { fraction, uniqueId: () => `id-${seed}-${++made}` }

@@ -423,14 +423,23 @@ refuses('what needs a ledger', [
 ])
 
 refuses('opening', [
-  ['without anything', () => Tocsin.open(), 'unsupported', "Tocsin.open({ timetable: 'memory:' })"],
-  ['undefined', () => Tocsin.open({ timetable: undefined }), 'unsupported', 'memory:'],
   ['sentinel', () => Tocsin.open({ timetable: 'redis+sentinel://localhost/m' }), 'unsupported', 'memory:'],
   ['a Redis URL without a host', () => Tocsin.open({ timetable: 'redis:' }), 'bad-option', 'redis://'],
   ['a Redis database that is none', () => Tocsin.open({ timetable: 'redis://h/x' }), 'bad-option', 'number'],
   ['a typo', () => Tocsin.open({ timetable: 'memroy:' }), 'unsupported', 'memory:'],
   ['a number', () => Tocsin.open({ timetable: wrong(7) }), 'unsupported', 'memory:'],
-  ['a ledger', () => Tocsin.open(wrong({ ledger: 'sqlite:./t.db' })), 'unsupported', 'memory:'],
+  ['a ledger that is none', () => Tocsin.open({ ledger: 'sqlit:./t.db' }), 'unsupported', 'sqlit:./t.db'],
+  ['a ledger without a path', () => Tocsin.open({ ledger: 'sqlite:' }), 'bad-option', 'path of a file'],
+  ['a ledger in memory', () => Tocsin.open({ ledger: 'sqlite::memory:' }), 'bad-option', 'path of a file'],
+  ['PostgreSQL', () => Tocsin.open({ ledger: 'postgres://u:secret@h/d' }), 'unsupported', '…@h/d'],
+  [
+    'a file as the ledger of Redis',
+    () => Tocsin.open({ timetable: 'redis://localhost', ledger: 'sqlite:./t.db' }),
+    'unsupported',
+    'a Redis timetable with a SQLite file',
+  ],
+  ['a number as a ledger', () => Tocsin.open({ ledger: wrong(7) }), 'unsupported', 'ledger 7'],
+  ['a prefix without Redis', () => Tocsin.open({ prefix: 'x' }), 'bad-option', 'Redis'],
   ['logger: true', () => Tocsin.open({ timetable: 'memory:', logger: wrong(true) }), 'bad-option', 'pino'],
   ['logger: null', () => Tocsin.open({ timetable: 'memory:', logger: wrong(null) }), 'bad-option', 'pino'],
   [

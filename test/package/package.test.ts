@@ -48,16 +48,18 @@ describe('the package', () => {
     expect(await node('--no-warnings', '--input-type=commonjs', '-e', script)).toBe('function')
   })
 
-  it('has two runtime dependencies: the client of Redis, and types', () => {
+  it('has three runtime dependencies: the client of Redis, types, and SQLite', () => {
     const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
-    expect(Object.keys(dependencies)).toEqual(['@redis/client', '@standard-schema/spec'])
+    expect(Object.keys(dependencies)).toEqual(['@redis/client', '@standard-schema/spec', 'better-sqlite3'])
   })
 
   it('opens its doors, and no others', async () => {
     const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, unknown> }
-    expect(Object.keys(exports)).toEqual(['.', './redis', './testing', './package.json'])
-    const script = "console.log(Object.keys(await import('tocsin/redis')).length > 0)"
-    expect(await node('--input-type=module', '-e', script)).toBe('true')
+    expect(Object.keys(exports)).toEqual(['.', './redis', './sqlite', './testing', './package.json'])
+    for (const door of ['tocsin/redis', 'tocsin/sqlite']) {
+      const script = `console.log(Object.keys(await import('${door}')).length > 0)`
+      expect(await node('--input-type=module', '-e', script)).toBe('true')
+    }
   })
 })
 

@@ -14,6 +14,7 @@ import type {
   Claim,
   ClaimedTask,
   ClaimRequest,
+  Hint,
   Look,
   NewEntry,
   RescheduleAnswer,
@@ -187,6 +188,29 @@ export class MemoryCell {
     if (!this.graves.remove(key)) return 'not-found'
     this.counters.purged++
     return 'purged'
+  }
+
+  /** Answers whether it changed anything. */
+  put(
+    { key, ringMs, failures, priority, isSuspect }: Hint,
+    mode: 'set' | 'lower',
+    { nowMs }: Moment,
+  ): boolean {
+    const old = this.pool.get(key)
+    // Whoever holds it settles it, or loses it to a rescue: either way it does not get lost here.
+    if (mode === 'lower' && old !== undefined && (old.claim !== null || this.dueMsOf(old) <= ringMs))
+      return false
+    if (old !== undefined) this.#replace(old)
+    const entry = new Entry(key, '', priority, null, nowMs)
+    entry.suspect = isSuspect
+    this.pool.set(key, entry)
+    this.lanes.add(entry, scoreOf(ringMs, failures))
+    return true
+  }
+
+  drop(key: string): void {
+    const old = this.pool.get(key)
+    if (old !== undefined) this.#replace(old)
   }
 
   scoreOf(entry: Entry): number {

@@ -10,6 +10,8 @@ import type {
   ClaimRequest,
   Counts,
   EntryView,
+  Hint,
+  HintTable,
   ListQuery,
   Look,
   NewEntry,
@@ -20,9 +22,9 @@ import type {
   Selection,
   SettleAnswer,
   Settlement,
-  Timetable,
   Watcher,
 } from '../../timetable.ts'
+import { finiteOrNull } from '../../ring-time.ts'
 import { MemoryCell, type Moment, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
@@ -38,7 +40,7 @@ interface TopicCells {
 }
 
 /** The timetable of one process: nothing outlives it. Each call takes effect before it returns its promise. */
-export class MemoryTimetable implements Timetable {
+export class MemoryTimetable implements HintTable {
   readonly lookMs: number
   readonly #clock: Clock
   readonly #random: Random
@@ -180,6 +182,30 @@ export class MemoryTimetable implements Timetable {
 
   async purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
     return places.map(({ key, cell }) => this.#cell({ topic, cell }).purge(key))
+  }
+
+  async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
+    const changed = this.#change(topic, hints, (cell, hint, moment) => cell.put(hint, mode, moment))
+    return changed.filter(Boolean).length
+  }
+
+  async drop(topic: string, places: readonly Place[]): Promise<void> {
+    for (const { key, cell } of places) this.#cell({ topic, cell }).drop(key)
+  }
+
+  async extent(topic: string): Promise<{ count: number; headMs: number | null }> {
+    let count = 0
+    let headMs = NEVER
+    for (const cell of this.#topic(topic).cells) {
+      const { laneMs, suspectMs } = cell.nextRings()
+      count += cell.pool.size
+      headMs = Math.min(headMs, laneMs, suspectMs)
+    }
+    return { count, headMs: finiteOrNull(headMs) }
+  }
+
+  async has(topic: string, places: readonly Place[]): Promise<boolean[]> {
+    return places.map(({ key, cell }) => this.#cell({ topic, cell }).pool.has(key))
   }
 
   async nowMs(): Promise<number> {

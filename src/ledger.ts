@@ -1,0 +1,196 @@
+/**
+ * PORT. A ledger is the truth: it knows what each task is and what became of it, and it outlives processes. Its
+ * adapters stand in ledgers/.
+ *
+ * With a ledger, what a timetable has are hints. *The timetable rings, the ledger decides*: a key that rings is
+ * claimed here, by one condition, or it is not delivered. So a hint that is lost, late, double or outdated does no
+ * harm; at worst it rings in vain.
+ *
+ * A claim may take a task that
+ *   waits, and whose time has come by the clock that rang, or
+ *   is claimed, and whose lease is over by the ledger's clock, or
+ *   is claimed under the very same token: the answer was lost, and the call repeated.
+ *
+ * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
+ * be repeated: by their token the second call does nothing new.
+ */
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  ClaimedTask,
+  Counts,
+  EntryView,
+  Hint,
+  ListQuery,
+  NewEntry,
+  Place,
+  RescheduleAnswer,
+  RingTime,
+  ScheduleAnswer,
+  Selection,
+  SettleOutcome,
+} from './timetable.ts'
+
+/** Where a reading of hints got to. */
+export interface Frontier {
+  readonly ringMs: number
+  readonly generation: number
+}
+
+export interface Loaded {
+  readonly hints: readonly Hint[]
+  /** Where it got to; null: to the end of what was asked for. */
+  readonly frontier: Frontier | null
+}
+
+export interface LedgerScheduled extends ScheduleAnswer {
+  /** Null: the older task was kept, and nothing changed. */
+  readonly hint: Hint | null
+}
+
+export interface LedgerRescheduled extends RescheduleAnswer {
+  readonly hint: Hint | null
+}
+
+export interface LedgerReplayed {
+  readonly outcome: 'replayed' | 'live' | 'not-found'
+  readonly hint: Hint | null
+}
+
+export interface LedgerClaimRequest {
+  /** With the session that the ledger gave this process, and the cell, this is the token. */
+  readonly stamp: number
+  readonly leaseMs: number
+  /** The moment of the clock that rang. */
+  readonly nowMs: number
+  /** The only task of its claim, taken from the suspects. */
+  readonly alone: boolean
+}
+
+/** What the ledger says to a key that rang. */
+export type ClaimVerdict =
+  | { readonly kind: 'ours'; readonly task: ClaimedTask }
+  /** There is no such live task. */
+  | { readonly kind: 'gone' }
+  /** It waits, and rings then. */
+  | { readonly kind: 'later'; readonly hint: Hint }
+  /** Somebody has it, for so long at least. */
+  | { readonly kind: 'held'; readonly leaseEndInMs: number }
+  /** It lost its second lease just now, or before: it may only be claimed alone. */
+  | { readonly kind: 'suspect'; readonly hint: Hint }
+  /** The third lease in a row was lost, the last one alone: it is dead from now on. */
+  | { readonly kind: 'poison'; readonly error: string }
+
+export interface LedgerSettlement {
+  readonly key: string
+  readonly stamp: number
+  readonly outcome: SettleOutcome | Lost
+}
+
+/** Nobody settled it before its lease was over. It comes back spread over seconds, by a fraction of 0 to 1. */
+export interface Lost {
+  readonly kind: 'lost'
+  readonly spread: number
+}
+
+export interface LedgerSettled {
+  readonly answer: 'settled' | 'stale'
+  /** Where it waits again; null when that was its end, or nothing changed. */
+  readonly hint: Hint | null
+  /** Its third lease in a row was lost, the last one alone: it is dead, for this reason. */
+  readonly poison?: string
+}
+
+export interface Retention {
+  /** Done, cancelled and obsolete tasks that ended before this are forgotten. */
+  readonly endedBeforeMs: number
+  readonly deadBeforeMs: number
+  readonly deadMax: number
+  /** One call forgets at most so many. */
+  readonly limit: number
+}
+
+/** Rows, counted one by one; the books are counters that moved with the writes. They must agree. */
+export interface Recount {
+  readonly pending: number
+  readonly claimed: number
+  readonly dead: number
+  readonly done: number
+  readonly cancelled: number
+  readonly obsolete: number
+}
+
+/** What callers write: in a transaction of the ledger, or in their own. */
+export interface LedgerWrites {
+  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]>
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<LedgerRescheduled[]>
+}
+
+/** The same writes in the caller's transaction, which alone decides whether they happened. */
+export interface LedgerTransaction extends LedgerWrites {
+  /** All live tasks of the selection, as the transaction sees them. */
+  cancelBy(
+    topic: string,
+    cells: readonly number[],
+    what: Selection,
+  ): Promise<{ places: Place[]; answers: CancelAnswer[] }>
+  rescheduleBy(
+    topic: string,
+    cells: readonly number[],
+    what: Selection,
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
+  /** Comes round now and then, for the last time when the transaction is over, one way or the other. */
+  ended(): AsyncIterable<void>
+}
+
+export interface Ledger extends LedgerWrites {
+  /** Refuses what is no open transaction of the ledger's database. */
+  within(tx: unknown): LedgerTransaction
+
+  /** One verdict per place, in order. */
+  claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]>
+  /** Records that the handler of a suspect is about to start. False: the claim is not held any more. */
+  begin(topic: string, place: Place, stamp: number): Promise<boolean>
+  /** What of these is still held under the stamp is trusted for another `leaseMs`. Answers how many. */
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number>
+  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]>
+
+  /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
+  load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
+  /** The hints of these, as they are now; null where there is no live task. */
+  hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
+
+  /** Live, or else the last one of the key that ended. */
+  get(topic: string, place: Place): Promise<EntryView | null>
+  list(topic: string, query: ListQuery): Promise<EntryView[]>
+  find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }>
+  counts(topic: string): Promise<Counts>
+  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
+  books(topic: string): Promise<Books>
+
+  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
+  purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
+
+  /** Every topic that ever had a task. */
+  topics(): Promise<string[]>
+  /** Answers how many tasks it forgot, and how many of them were dead. */
+  forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
+  recount(topic: string): Promise<Recount>
+
+  nowMs(): Promise<number>
+  close(): Promise<void>
+}

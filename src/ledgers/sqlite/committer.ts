@@ -1,0 +1,166 @@
+import type { Database } from 'better-sqlite3'
+import { type Clock, sleep } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
+import type { Transitions } from './transitions.ts'
+import { isBusy, translated } from './trouble.ts'
+
+/** One transaction holds the event loop for about this long, the commit included, and then lets others have a turn. */
+const HOLD_MS = 20
+/** Somebody else is writing to the file: asked again so soon. Never by waiting inside SQLite, which would stop the loop. */
+const BUSY_MS_MIN = 1
+const BUSY_MS_MAX = 50
+
+/** A transition by its name: it can be sent to another thread. */
+export interface Step {
+  readonly name: StepName
+  readonly args: readonly unknown[]
+}
+
+export type StepName = Exclude<keyof Transitions, 'writeBooks' | 'undone'>
+
+/** Where writes go: this thread, or one of their own. Answers come in the order of the questions. */
+export interface Writer {
+  run(step: Step): Promise<unknown>
+  /** Resolves when everything asked for so far is answered. */
+  drained(): Promise<void>
+}
+
+interface Job {
+  readonly step: Step
+  readonly deadlineMs: number
+  readonly resolve: (answer: unknown) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Group commit: what is asked for during one turn of the event loop becomes one transaction, and one wait for the
+ * disk. Jobs are carried out in the order in which they came, and answered in that order, after the commit.
+ */
+export class Committer implements Writer {
+  readonly #database: Database
+  readonly #transitions: Transitions
+  readonly #clock: Clock
+  readonly #callTimeoutMs: number
+  readonly #where: string
+  readonly #jobs: Job[] = []
+  #running: Promise<void> | null = null
+  /** Of the last commits, a moving average: the longer it takes, the more is done before the next. */
+  #commitMs = 0
+
+  constructor(
+    database: Database,
+    transitions: Transitions,
+    clock: Clock,
+    callTimeoutMs: number,
+    where: string,
+  ) {
+    this.#database = database
+    this.#transitions = transitions
+    this.#clock = clock
+    this.#callTimeoutMs = callTimeoutMs
+    this.#where = where
+  }
+
+  /** How long a commit takes on this disk. */
+  get commitMs(): number {
+    return this.#commitMs
+  }
+
+  run(step: Step): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
+      this.#jobs.push({ step, deadlineMs, resolve, reject })
+      this.#running ??= this.#go()
+    })
+  }
+
+  async drained(): Promise<void> {
+    while (this.#running !== null) await this.#running
+  }
+
+  async #go(): Promise<void> {
+    let busyMs = BUSY_MS_MIN
+    await this.#clock.turn()
+    while (this.#jobs.length > 0) {
+      if (this.#transact()) {
+        busyMs = BUSY_MS_MIN
+        if (this.#jobs.length > 0) await this.#clock.turn()
+      } else {
+        this.#giveUpLate()
+        await sleep(this.#clock, busyMs)
+        busyMs = Math.min(busyMs * 2, BUSY_MS_MAX)
+      }
+    }
+    this.#running = null
+  }
+
+  /** False: somebody else is writing; nothing happened, and it is to be tried again. */
+  #transact(): boolean {
+    const clock = this.#clock
+    const startMs = clock.monotonicNow()
+    const done: { job: Job; answer: unknown }[] = []
+    let failed: Job | undefined
+    try {
+      this.#database.exec('BEGIN IMMEDIATE')
+    } catch (error) {
+      if (isBusy(error)) return false
+      this.#failAll(this.#jobs.splice(0), error)
+      return true
+    }
+    try {
+      // The disk is waited for once, so work worth that wait goes before it; but somebody else wants a turn, too.
+      const untilMs = startMs + Math.max(HOLD_MS - this.#commitMs, HOLD_MS / 4)
+      do {
+        const job = this.#jobs.shift() as Job
+        failed = job
+        done.push({ job, answer: carryOut(this.#transitions, job.step) })
+        failed = undefined
+      } while (this.#jobs.length > 0 && clock.monotonicNow() < untilMs)
+      this.#transitions.writeBooks()
+      const workedMs = clock.monotonicNow()
+      this.#database.exec('COMMIT')
+      this.#commitMs += (clock.monotonicNow() - workedMs - this.#commitMs) / 8
+    } catch (error) {
+      this.#undo()
+      const jobs = done.map(({ job }) => job)
+      if (failed === undefined) this.#failAll(jobs, error)
+      else {
+        // One was at fault; the others had their work undone with it, and go again.
+        this.#jobs.unshift(...jobs)
+        this.#failAll([failed], error)
+      }
+      return true
+    }
+    for (const { job, answer } of done) job.resolve(answer)
+    return true
+  }
+
+  #undo(): void {
+    this.#transitions.undone()
+    // SQLite has rolled back by itself where it had to (a full disk, for one).
+    if (this.#database.inTransaction) this.#database.exec('ROLLBACK')
+  }
+
+  #failAll(jobs: readonly Job[], error: unknown): void {
+    const reason = translated(error, this.#where)
+    for (const { reject } of jobs) reject(reason)
+  }
+
+  /** Whoever has waited for too long is told so: nothing of it was written. */
+  #giveUpLate(): void {
+    const nowMs = this.#clock.monotonicNow()
+    while ((this.#jobs[0]?.deadlineMs ?? nowMs) < nowMs) {
+      const job = this.#jobs.shift() as Job
+      job.reject(
+        new TocsinError(
+          'ledger-unavailable',
+          `${this.#where}: somebody else has been writing to it for too long; nothing was written. Keep transactions on this file short`,
+        ),
+      )
+    }
+  }
+}
+
+function carryOut(transitions: Transitions, { name, args }: Step): unknown {
+  return (transitions[name] as (...args: readonly unknown[]) => unknown).call(transitions, ...args)
+}

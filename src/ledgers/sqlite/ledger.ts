@@ -1,0 +1,177 @@
+import type { Clock } from '../../clock.ts'
+import type {
+  ClaimVerdict,
+  Frontier,
+  Ledger,
+  LedgerClaimRequest,
+  LedgerReplayed,
+  LedgerRescheduled,
+  LedgerScheduled,
+  LedgerSettled,
+  LedgerSettlement,
+  LedgerTransaction,
+  Loaded,
+  Recount,
+  Retention,
+} from '../../ledger.ts'
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  Counts,
+  EntryView,
+  Hint,
+  ListQuery,
+  NewEntry,
+  Place,
+  RingTime,
+  Selection,
+} from '../../timetable.ts'
+import type { StepName, Writer } from './committer.ts'
+import type { Moment } from './moment.ts'
+import type { Readings } from './readings.ts'
+import type { Transactions } from './transactions.ts'
+import type { Transitions } from './transitions.ts'
+import { translated } from './trouble.ts'
+
+export interface SqliteParts {
+  readonly clock: Clock
+  readonly readings: Readings
+  readonly writer: Writer
+  readonly transactions: Transactions
+  readonly where: string
+  readonly close: () => Promise<void>
+}
+
+/** What a step takes, but for the moment, which every one takes last. */
+type StepArgs<N extends StepName> = Parameters<Transitions[N]> extends [...infer Args, Moment] ? Args : never
+
+/** The ledger of one process, in a file. What is written is answered when it is on the disk. */
+export class SqliteLedger implements Ledger {
+  readonly #parts: SqliteParts
+
+  constructor(parts: SqliteParts) {
+    this.#parts = parts
+  }
+
+  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
+    return this.#write('schedule', topic, entries, quantumMs)
+  }
+
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    return this.#write('cancel', topic, places)
+  }
+
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<LedgerRescheduled[]> {
+    return this.#write('reschedule', topic, places, when, quantumMs)
+  }
+
+  within(tx: unknown): LedgerTransaction {
+    return this.#parts.transactions.within(tx)
+  }
+
+  claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
+    return this.#write('claim', topic, request, places)
+  }
+
+  begin(topic: string, place: Place, stamp: number): Promise<boolean> {
+    return this.#write('begin', topic, place, stamp)
+  }
+
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
+    return this.#write('extend', topic, places, stamp, leaseMs)
+  }
+
+  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
+    return this.#write('settle', topic, settlements)
+  }
+
+  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
+    return this.#write('replay', topic, places)
+  }
+
+  purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
+    return this.#write('purge', topic, places)
+  }
+
+  forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }> {
+    return this.#write('forget', topic, retention)
+  }
+
+  load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
+    return this.#read((from, moment) => from.load(topic, after, untilMs, limit, moment))
+  }
+
+  hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]> {
+    return this.#read((from, moment) => from.hints(topic, places, moment))
+  }
+
+  get(topic: string, place: Place): Promise<EntryView | null> {
+    return this.#read((from, moment) => from.get(topic, place, moment))
+  }
+
+  list(topic: string, query: ListQuery): Promise<EntryView[]> {
+    return this.#read((from, moment) => from.list(topic, query, moment))
+  }
+
+  find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    return this.#read((from) => from.find(at, among, what, cursor))
+  }
+
+  counts(topic: string): Promise<Counts> {
+    return this.#read((from, moment) => from.counts(topic, moment))
+  }
+
+  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    return this.#read((from, moment) => from.forecast(topic, fromMs, toMs, stepMs, moment))
+  }
+
+  books(topic: string): Promise<Books> {
+    return this.#read((from, moment) => from.books(topic, moment))
+  }
+
+  topics(): Promise<string[]> {
+    return this.#read((from) => from.topics())
+  }
+
+  recount(topic: string): Promise<Recount> {
+    return this.#read((from, moment) => from.recount(topic, moment))
+  }
+
+  async nowMs(): Promise<number> {
+    return this.#parts.clock.now()
+  }
+
+  async close(): Promise<void> {
+    await this.#parts.close()
+  }
+
+  /** At the moment at which it was asked for: what waits in between makes leases shorter, never longer. */
+  #write<N extends StepName>(name: N, ...args: StepArgs<N>): Promise<ReturnType<Transitions[N]>> {
+    const answer = this.#parts.writer.run({ name, args: [...args, this.#moment()] })
+    return answer as Promise<ReturnType<Transitions[N]>>
+  }
+
+  #read<T>(work: (readings: Readings, moment: Moment) => T): Promise<T> {
+    try {
+      return Promise.resolve(work(this.#parts.readings, this.#moment()))
+    } catch (error) {
+      return Promise.reject(translated(error, this.#parts.where) as Error)
+    }
+  }
+
+  #moment(): Moment {
+    const { clock } = this.#parts
+    return { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
+  }
+}

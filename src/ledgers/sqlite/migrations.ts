@@ -1,0 +1,120 @@
+import type { Database } from 'better-sqlite3'
+import { TocsinError } from '../../errors.ts'
+
+/**
+ * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
+ * names begin with 'tocsin_', because the file may be the user's, with tables of their own.
+ */
+export const MIGRATIONS: readonly { readonly name: string; readonly sql: string }[] = [
+  {
+    name: '001_tasks',
+    sql: `
+      -- One row per topic, with its books: they move in the same transaction as the tasks they count.
+      CREATE TABLE tocsin_topic (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        scheduled INTEGER NOT NULL DEFAULT 0,
+        done INTEGER NOT NULL DEFAULT 0,
+        cancelled INTEGER NOT NULL DEFAULT 0,
+        obsolete INTEGER NOT NULL DEFAULT 0,
+        dead INTEGER NOT NULL DEFAULT 0,
+        purged INTEGER NOT NULL DEFAULT 0,
+        -- Of those that ended, how many the janitor has swept away.
+        done_swept INTEGER NOT NULL DEFAULT 0,
+        cancelled_swept INTEGER NOT NULL DEFAULT 0,
+        obsolete_swept INTEGER NOT NULL DEFAULT 0
+      ) STRICT;
+
+      -- Tasks that wait or are claimed. In the order of writing, so that what is written together lies together.
+      CREATE TABLE tocsin_live (
+        generation INTEGER PRIMARY KEY AUTOINCREMENT,
+        topic INTEGER NOT NULL,
+        cell INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        due_ms INTEGER NOT NULL,
+        ring_ms INTEGER NOT NULL,
+        priority INTEGER NOT NULL,
+        failures INTEGER NOT NULL DEFAULT 0,
+        lost INTEGER NOT NULL DEFAULT 0,
+        deliveries INTEGER NOT NULL DEFAULT 0,
+        -- Who holds it: the token is the session of the process and the stamp of the claim. Null: nobody.
+        session INTEGER,
+        stamp INTEGER,
+        lease_ms REAL,
+        -- 1: a suspect, claimed alone; 2: and its handler was started.
+        started INTEGER NOT NULL DEFAULT 0,
+        -- Cancelled while it was held: no attempt follows.
+        marked INTEGER NOT NULL DEFAULT 0,
+        created_ms INTEGER NOT NULL,
+        updated_ms INTEGER NOT NULL,
+        error TEXT,
+        tags TEXT,
+        checksum INTEGER NOT NULL,
+        body TEXT NOT NULL
+      ) STRICT;
+      CREATE UNIQUE INDEX tocsin_live_key ON tocsin_live (topic, key);
+      CREATE INDEX tocsin_live_ring ON tocsin_live (topic, ring_ms);
+      CREATE INDEX tocsin_live_held ON tocsin_live (topic, session) WHERE session IS NOT NULL;
+
+      -- Only tasks with tags are here.
+      CREATE TABLE tocsin_tag (
+        topic INTEGER NOT NULL,
+        tag TEXT NOT NULL,
+        cell INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        PRIMARY KEY (topic, tag, cell, generation)
+      ) STRICT, WITHOUT ROWID;
+
+      -- Tasks that ended, the dead among them.
+      CREATE TABLE tocsin_ended (
+        generation INTEGER PRIMARY KEY,
+        topic INTEGER NOT NULL,
+        cell INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        state INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL,
+        due_ms INTEGER NOT NULL,
+        priority INTEGER NOT NULL,
+        failures INTEGER NOT NULL,
+        deliveries INTEGER NOT NULL,
+        created_ms INTEGER NOT NULL,
+        error TEXT,
+        cause TEXT,
+        tags TEXT,
+        checksum INTEGER NOT NULL,
+        body TEXT NOT NULL
+      ) STRICT;
+      CREATE INDEX tocsin_ended_key ON tocsin_ended (topic, key);
+      CREATE INDEX tocsin_ended_state ON tocsin_ended (topic, state, ended_ms);
+      CREATE UNIQUE INDEX tocsin_dead ON tocsin_ended (topic, cell, key) WHERE state = 4;
+    `,
+  },
+]
+
+/** Brings the tables up to date, in one transaction. Answers the names of the steps it took. */
+export function migrate(database: Database, where: string): string[] {
+  return database
+    .transaction(() => {
+      database.exec(`CREATE TABLE IF NOT EXISTS tocsin_meta (
+      name TEXT PRIMARY KEY, value ANY NOT NULL
+    ) STRICT, WITHOUT ROWID`)
+      const taken = database.prepare("SELECT value FROM tocsin_meta WHERE name = 'format'").pluck().get() ?? 0
+      if (Number(taken) > MIGRATIONS.length) throw tooNew(where, Number(taken))
+      const left = MIGRATIONS.slice(Number(taken))
+      for (const { sql } of left) database.exec(sql)
+      if (left.length > 0)
+        database
+          .prepare("INSERT OR REPLACE INTO tocsin_meta (name, value) VALUES ('format', ?)")
+          .run(MIGRATIONS.length)
+      return left.map(({ name }) => name)
+    })
+    .immediate()
+}
+
+function tooNew(where: string, format: number): TocsinError {
+  return new TocsinError(
+    'ledger-too-new',
+    `${where} was written by a newer version of Tocsin (format ${format}, this one knows ${MIGRATIONS.length}); update this program, or open another file`,
+    { format, known: MIGRATIONS.length },
+  )
+}

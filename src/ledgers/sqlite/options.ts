@@ -1,0 +1,51 @@
+/** What a user may say about a SQLite ledger. */
+import { describeValue } from '../../errors.ts'
+import { badOption, checkOptions } from '../../options.ts'
+
+/** All that we ask of a better-sqlite3 database; so that nobody needs its types to use ours. */
+export interface SqliteDatabase {
+  readonly name: string
+  readonly memory: boolean
+  readonly readonly: boolean
+  readonly open: boolean
+  readonly inTransaction: boolean
+}
+
+export type SqliteOptions =
+  | {
+      /** The file; made if it is not there. */
+      readonly path: string
+      readonly database?: undefined
+    }
+  | {
+      /** Your own better-sqlite3 database. Tocsin keeps its tables in the same file; it never closes yours. */
+      readonly database: SqliteDatabase
+      readonly path?: undefined
+    }
+
+/** What `sqlite(options)` returns: give it to `Tocsin.open` as its ledger. */
+export class SqliteConfig {
+  readonly kind = 'sqlite'
+  readonly options: SqliteOptions
+
+  constructor(options: SqliteOptions) {
+    this.options = options
+  }
+}
+
+/** The file that is meant. */
+export function pathOf(options: SqliteOptions): string {
+  checkOptions(options, ['path', 'database'], 'sqlite')
+  const { path, database } = options
+  if ((path === undefined) === (database === undefined))
+    throw badOption('sqlite', "give one of 'path' and 'database'")
+  if (database === undefined) {
+    if (typeof path === 'string' && path !== '' && path !== ':memory:') return path
+    throw badOption('path', `expected the path of a file, got ${describeValue(path)}`)
+  }
+  if (typeof database?.name !== 'string' || typeof database.inTransaction !== 'boolean')
+    throw badOption('database', `expected a better-sqlite3 database, got ${describeValue(database)}`)
+  if (database.memory) throw badOption('database', 'it is in memory; a ledger needs a file')
+  if (database.readonly) throw badOption('database', 'it is read-only; a ledger is written to')
+  return database.name
+}

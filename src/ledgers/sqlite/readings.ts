@@ -1,0 +1,272 @@
+/** What onlookers and loaders see. Nothing here changes anything. */
+import type { Database } from 'better-sqlite3'
+import type { Frontier, Loaded, Recount } from '../../ledger.ts'
+import type { State } from '../../task.ts'
+import type {
+  Books,
+  CellAddress,
+  Counts,
+  EntryView,
+  Hint,
+  ListPosition,
+  ListQuery,
+  Place,
+  Selection,
+} from '../../timetable.ts'
+import type { Moment } from './moment.ts'
+import { DEAD, ENDED_STATES, type EndedRow, endedView, hintOf, type LiveRow, liveView } from './rows.ts'
+
+/** Keys that one page of `find` brings. */
+const FOUND_MAX = 1_000
+
+interface TopicRow {
+  readonly scheduled: number
+  readonly done: number
+  readonly cancelled: number
+  readonly obsolete: number
+  readonly dead: number
+  readonly purged: number
+}
+
+export class Readings {
+  readonly #database: Database
+  readonly #session: number
+  readonly #statements: ReturnType<typeof prepareAll>
+
+  constructor(database: Database, session: number) {
+    this.#database = database
+    this.#session = session
+    this.#statements = prepareAll(database)
+  }
+
+  get(topicName: string, { key }: Place, moment: Moment): EntryView | null {
+    const topic = this.#topicId(topicName)
+    const row = this.#statements.row.get(topic, key) as LiveRow | undefined
+    // Cancelled, and its holder is gone: it has ended, only nobody came by to write that down.
+    if (row !== undefined) return liveView(topicName, row, this.#isHeld(row, moment))
+    const ended = this.#statements.lastEnded.get(topic, key) as EndedRow | undefined
+    return ended === undefined ? null : endedView(topicName, ended)
+  }
+
+  hints(topicName: string, places: readonly Place[], moment: Moment): (Hint | null)[] {
+    const topic = this.#topicId(topicName)
+    return places.map(({ key }) => {
+      const row = this.#statements.row.get(topic, key) as LiveRow | undefined
+      // Cancelled in flight, no attempt follows: as far as rings go, it is gone.
+      return row === undefined || row.marked === 1 ? null : this.#hint(row, moment)
+    })
+  }
+
+  load(topicName: string, after: Frontier | null, untilMs: number, limit: number, moment: Moment): Loaded {
+    const { ringMs, generation } = after ?? { ringMs: -1, generation: 0 }
+    const topic = this.#topicId(topicName)
+    const rows = this.#statements.load.all(topic, ringMs, generation, untilMs, limit) as LiveRow[]
+    const last = rows.length === limit ? rows.at(-1) : undefined
+    return {
+      hints: rows.map((row) => this.#hint(row, moment)),
+      frontier: last === undefined ? null : { ringMs: last.ring_ms, generation: last.generation },
+    }
+  }
+
+  list(topicName: string, query: ListQuery, moment: Moment): EntryView[] {
+    const topic = this.#topicId(topicName)
+    const number = query.state === null ? -1 : ENDED_STATES.indexOf(query.state as 'done')
+    return number > 0
+      ? this.#listEnded(topicName, topic, number, query)
+      : this.#listLive(topicName, topic, query, moment)
+  }
+
+  find(
+    { topic: topicName, cell }: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): { keys: string[]; cursor: string | null } {
+    const topic = this.#topicId(topicName)
+    const after = cursor === null ? 0 : Number(cursor)
+    const { findTagged, findTaggedDead, findPrefix, find } = this.#statements
+    const page = (
+      'tag' in what
+        ? (among === 'live' ? findTagged : findTaggedDead).all({ topic, cell, after, tag: what.tag })
+        : 'prefix' in what
+          ? findPrefix[among].all({
+              topic,
+              cell,
+              after,
+              prefix: what.prefix,
+              from: `${what.prefix}:`,
+              to: `${what.prefix};`,
+            })
+          : find[among].all({ topic, cell, after })
+    ) as { key: string; generation: number }[]
+    const last = page.length === FOUND_MAX ? page.at(-1) : undefined
+    return { keys: page.map(({ key }) => key), cursor: last === undefined ? null : String(last.generation) }
+  }
+
+  counts(topicName: string, moment: Moment): Counts {
+    const { pending, claimed, dead } = this.books(topicName, moment)
+    const topic = this.#topicId(topicName)
+    const { ringing, heldRinging } = this.#statements
+    const rung = ringing.get(topic, moment.nowMs) as number
+    const held = heldRinging.get(topic, this.#session, moment.steadyMs, moment.nowMs) as number
+    return { pending, due: rung - held, claimed, dead }
+  }
+
+  books(topicName: string, { steadyMs }: Moment): Books {
+    const topic = this.#topicId(topicName)
+    const row = this.#statements.books.get(topic) as TopicRow | undefined
+    const { scheduled, done, cancelled, obsolete, dead, purged } = row ?? NO_TASKS
+    const claimed = this.#statements.held.get(topic, this.#session, steadyMs) as number
+    const live = scheduled - done - cancelled - obsolete - dead - purged
+    return { scheduled, pending: live - claimed, claimed, dead, done, cancelled, obsolete, purged }
+  }
+
+  forecast(topicName: string, fromMs: number, toMs: number, stepMs: number, moment: Moment): number[] {
+    const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
+    const rows = this.#statements.forecast.all({
+      topic: this.#topicId(topicName),
+      now: moment.nowMs,
+      from: fromMs,
+      to: toMs,
+      step: stepMs,
+      session: this.#session,
+      steady: moment.steadyMs,
+    }) as { step: number; due: number }[]
+    for (const { step, due } of rows) steps[step] = due
+    return steps
+  }
+
+  recount(topicName: string, { steadyMs }: Moment): Recount {
+    const topic = this.#topicId(topicName)
+    const live = this.#statements.live.get(topic) as number
+    const claimed = this.#statements.held.get(topic, this.#session, steadyMs) as number
+    const ended = this.#statements.ended.all(topic) as { state: number; tasks: number }[]
+    const of = (state: State) => ended.find((row) => ENDED_STATES[row.state] === state)?.tasks ?? 0
+    const swept = this.#statements.swept.get(topic) as { done: number; cancelled: number; obsolete: number }
+    return {
+      pending: live - claimed,
+      claimed,
+      dead: of('dead'),
+      done: of('done') + (swept?.done ?? 0),
+      cancelled: of('cancelled') + (swept?.cancelled ?? 0),
+      obsolete: of('obsolete') + (swept?.obsolete ?? 0),
+    }
+  }
+
+  topics(): string[] {
+    return this.#statements.topics.all() as string[]
+  }
+
+  #listLive(topicName: string, topic: number, query: ListQuery, moment: Moment): EntryView[] {
+    const { state, tag } = query
+    const isHeld = '(session = @session AND lease_ms > @steady)'
+    const held = state === 'claimed' ? isHeld : state === 'pending' ? `NOT coalesce(${isHeld}, 0)` : 'TRUE'
+    const sql = `SELECT tocsin_live.* FROM tocsin_live
+      ${tag === null ? '' : 'JOIN tocsin_tag USING (topic, cell, generation)'}
+      WHERE topic = @topic AND ${held} ${tag === null ? '' : 'AND tag = @tag'} ${filtered(query)}
+      ${query.after === null ? '' : 'AND (ring_ms, failures, key) > (@ringMs, @failures, @after)'}
+      ORDER BY ring_ms, failures, key LIMIT @limit`
+    const rows = this.#database.prepare(sql).all({
+      ...parameters(topic, query),
+      session: this.#session,
+      steady: moment.steadyMs,
+    }) as LiveRow[]
+    return rows.map((row) => liveView(topicName, row, this.#isHeld(row, moment)))
+  }
+
+  #listEnded(topicName: string, topic: number, state: number, query: ListQuery): EntryView[] {
+    const tagged =
+      query.tag === null ? '' : 'AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))'
+    const sql = `SELECT * FROM tocsin_ended WHERE topic = @topic AND state = ${state} ${tagged} ${filtered(query)}
+      ${query.after === null ? '' : 'AND (ended_ms, key) > (@ringMs, @after)'}
+      ORDER BY ended_ms, key LIMIT @limit`
+    const rows = this.#database.prepare(sql).all(parameters(topic, query)) as EndedRow[]
+    return rows.map((row) => endedView(topicName, row))
+  }
+
+  #hint(row: LiveRow, moment: Moment): Hint {
+    if (row.session === null) return hintOf(row)
+    if (this.#isHeld(row, moment))
+      return hintOf(row, Math.ceil(moment.nowMs + (row.lease_ms as number) - moment.steadyMs))
+    // Its lease is over, or it was another process's: the next claim will find it so.
+    return hintOf({ ...row, lost: row.lost + 1 })
+  }
+
+  #isHeld({ session, lease_ms }: LiveRow, { steadyMs }: Moment): boolean {
+    return session === this.#session && (lease_ms as number) > steadyMs
+  }
+
+  /** -1: there is no such topic yet, and so no task. Not kept: the transaction that makes it may be undone. */
+  #topicId(name: string): number {
+    return (this.#statements.topic.get(name) as number | undefined) ?? -1
+  }
+}
+
+const NO_TASKS: TopicRow = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, dead: 0, purged: 0 }
+
+function filtered({ prefix, dueFromMs, dueToMs }: ListQuery): string {
+  const due = dueFromMs > 0 || Number.isFinite(dueToMs) ? 'AND due_ms BETWEEN @dueFrom AND @dueTo' : ''
+  return prefix === null ? due : `${due} AND (key = @prefix OR (key >= @prefixFrom AND key < @prefixTo))`
+}
+
+function parameters(topic: number, query: ListQuery): Record<string, unknown> {
+  const { tag, prefix, dueFromMs, dueToMs, limit, after } = query
+  const position: Partial<ListPosition> = after ?? {}
+  return {
+    topic,
+    tag,
+    limit,
+    dueFrom: dueFromMs,
+    dueTo: dueToMs,
+    prefix,
+    prefixFrom: `${prefix}:`,
+    prefixTo: `${prefix};`,
+    ringMs: position.ringMs,
+    failures: position.failures,
+    after: position.key,
+  }
+}
+
+function prepareAll(database: Database) {
+  const prepare = (sql: string) => database.prepare(sql)
+  const page = `ORDER BY generation LIMIT ${FOUND_MAX}`
+  const found = 'SELECT key, generation FROM'
+  const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND generation > @after'
+  const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND generation > @after AND state = ${DEAD}`
+  const ofPrefix = '(key = @prefix OR (key >= @from AND key < @to))'
+  return {
+    topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),
+    topics: prepare('SELECT name FROM tocsin_topic ORDER BY name').pluck(),
+    row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND key = ?'),
+    lastEnded: prepare(
+      'SELECT * FROM tocsin_ended WHERE topic = ? AND key = ? ORDER BY generation DESC LIMIT 1',
+    ),
+    load: prepare(`SELECT * FROM tocsin_live WHERE topic = ? AND (ring_ms, generation) > (?, ?) AND ring_ms <= ?
+      ORDER BY ring_ms, generation LIMIT ?`),
+    findTagged:
+      prepare(`SELECT key, generation FROM tocsin_tag JOIN tocsin_live USING (topic, cell, generation)
+      WHERE topic = @topic AND tag = @tag AND cell = @cell AND generation > @after ${page}`),
+    findTaggedDead: prepare(`${found} ${dead}
+      AND instr(char(10) || tags || char(10), char(10) || @tag || char(10)) ${page}`),
+    findPrefix: {
+      live: prepare(`${found} ${live} AND ${ofPrefix} ${page}`),
+      dead: prepare(`${found} ${dead} AND ${ofPrefix} ${page}`),
+    },
+    find: { live: prepare(`${found} ${live} ${page}`), dead: prepare(`${found} ${dead} ${page}`) },
+    books: prepare('SELECT * FROM tocsin_topic WHERE id = ?'),
+    held: prepare(
+      'SELECT count(*) FROM tocsin_live WHERE topic = ? AND session = ? AND lease_ms > ?',
+    ).pluck(),
+    heldRinging: prepare(`SELECT count(*) FROM tocsin_live
+      WHERE topic = ? AND session = ? AND lease_ms > ? AND ring_ms <= ?`).pluck(),
+    ringing: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ? AND ring_ms <= ?').pluck(),
+    live: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ?').pluck(),
+    ended: prepare('SELECT state, count(*) AS tasks FROM tocsin_ended WHERE topic = ? GROUP BY state'),
+    swept: prepare(`SELECT done_swept AS done, cancelled_swept AS cancelled, obsolete_swept AS obsolete
+      FROM tocsin_topic WHERE id = ?`),
+    forecast:
+      prepare(`SELECT CAST((max(ring_ms, @now) - @from) / @step AS INTEGER) AS step, count(*) AS due FROM tocsin_live
+      WHERE topic = @topic AND ring_ms < @to AND max(ring_ms, @now) >= @from AND max(ring_ms, @now) < @to
+      AND NOT coalesce(session = @session AND lease_ms > @steady, 0) GROUP BY 1`),
+  }
+}

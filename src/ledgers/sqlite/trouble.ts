@@ -1,0 +1,38 @@
+/** What SQLite says when it cannot, in words that help. */
+import { describeError, TocsinError } from '../../errors.ts'
+
+function codeOf(error: unknown): string {
+  const code: unknown = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' ? code : ''
+}
+
+/** Somebody else is writing, or was just now. */
+export function isBusy(error: unknown): boolean {
+  return /^SQLITE_(BUSY|LOCKED)/.test(codeOf(error))
+}
+
+export function translated(error: unknown, where: string): unknown {
+  const code = codeOf(error)
+  if (TocsinError.is(error) || !code.startsWith('SQLITE_')) return error
+  const says = describeError(error)
+  if (code.startsWith('SQLITE_FULL'))
+    return new TocsinError(
+      'ledger-full',
+      `${where}: the disk is full (${says}); nothing was written. Make room: it goes on by itself`,
+      {},
+      error,
+    )
+  if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))
+    return new TocsinError(
+      'ledger-damaged',
+      `${where} is damaged (${says}). Nothing more is read from it; restore it from a copy, or recover it with: sqlite3 <file> .recover`,
+      {},
+      error,
+    )
+  return new TocsinError(
+    'ledger-unavailable',
+    `${where}: ${says} (${code}); nothing was written. It will be tried again where that is safe`,
+    {},
+    error,
+  )
+}

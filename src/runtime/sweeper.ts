@@ -1,0 +1,67 @@
+import type { Clock } from '../clock.ts'
+import type { Frontier, Ledger } from '../ledger.ts'
+import type { HintTable } from '../timetable.ts'
+import { Routine } from './routine.ts'
+
+/** A task that is later than this, and that the timetable does not have, has been lost on the way. */
+const GRACE_MS = 2_000
+const STEP_MS = 1_000
+const PAGE = 1_000
+/** One step looks at no more than this many pages: what is left is seen a second later. */
+const PAGES_MAX = 100
+
+/**
+ * The safety net: what is overdue in the ledger, and neither waits in the timetable nor is claimed, is put there again.
+ * In a healthy run it finds nothing.
+ */
+export class Sweeper {
+  readonly #topic: string
+  readonly #ledger: Ledger
+  readonly #table: HintTable
+  readonly #clock: Clock
+  readonly #onRescue: (count: number) => void
+  readonly #routine: Routine
+
+  constructor(
+    topic: string,
+    ledger: Ledger,
+    table: HintTable,
+    clock: Clock,
+    onRescue: (count: number) => void,
+    onError: (error: unknown) => void,
+  ) {
+    this.#topic = topic
+    this.#ledger = ledger
+    this.#table = table
+    this.#clock = clock
+    this.#onRescue = onRescue
+    this.#routine = new Routine(clock, STEP_MS, () => this.step(), onError)
+  }
+
+  start(): void {
+    this.#routine.start('later')
+  }
+
+  stop(): Promise<void> {
+    return this.#routine.stop()
+  }
+
+  async step(): Promise<void> {
+    const nowMs = await this.#ledger.nowMs()
+    const { headMs } = await this.#table.extent(this.#topic)
+    // A backlog that waits in the timetable is no accident: only what should have rung before its head is.
+    const cutMs = Math.min(nowMs, headMs ?? nowMs) - GRACE_MS
+    let rescued = 0
+    let after: Frontier | null = null
+    for (let page = 0; page < PAGES_MAX; page++) {
+      const loaded = await this.#ledger.load(this.#topic, after, cutMs, PAGE)
+      // Claimed ones ring when their lease is over, and not before.
+      const overdue = loaded.hints.filter(({ ringMs }) => ringMs <= nowMs)
+      rescued += await this.#table.put(this.#topic, overdue, 'lower')
+      after = loaded.frontier
+      if (after === null) break
+      await this.#clock.turn()
+    }
+    if (rescued > 0) this.#onRescue(rescued)
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * PORT. What the face and the runtime work with: a timetable alone, or a ledger with a timetable (store/). The runtime
+ * never asks which.
+ */
+import type { Settings } from './config.ts'
+import type { Recount } from './ledger.ts'
+import type {
+  Books,
+  CancelAnswer,
+  NewEntry,
+  Place,
+  RescheduleAnswer,
+  RingTime,
+  ScheduleAnswer,
+  Selection,
+  Timetable,
+} from './timetable.ts'
+
+export interface TaskStore extends Timetable {
+  /** What only a ledger can do; undefined where there is none. */
+  readonly ledger?: LedgerDoor | undefined
+}
+
+export interface LedgerDoor {
+  /** By which settings a topic is loaded and swept. */
+  govern(topic: string, settings: () => Settings): void
+  /** Writes in the caller's transaction. Refuses what is none. */
+  within(tx: unknown): StoreTransaction
+  audit(): Promise<TopicAudit[]>
+}
+
+export interface StoreTransaction {
+  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]>
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<RescheduleAnswer[]>
+  cancelBy(topic: string, cells: readonly number[], what: Selection): Promise<CancelAnswer[]>
+  rescheduleBy(
+    topic: string,
+    cells: readonly number[],
+    what: Selection,
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<RescheduleAnswer[]>
+}
+
+/** The books of a topic, and whether they are true. */
+export interface TopicAudit {
+  readonly topic: string
+  /** Counters, moved with every write. */
+  readonly books: Books
+  /** Rows, counted one by one. */
+  readonly counted: Recount
+  /** Scheduled is the sum of the others, and the counters agree with the rows. */
+  readonly balances: boolean
+  /** Tasks that should have been in the timetable and were not, and entries of the timetable without a task. Mended. */
+  readonly missing: number
+  readonly orphaned: number
+  /** Tasks that the sweeper had to put back, since the start. In a healthy run: none. */
+  readonly rescued: number
+}

@@ -1,0 +1,434 @@
+import type { Clock } from '../clock.ts'
+import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
+import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
+import type { Logger } from '../logger.ts'
+import type { Random } from '../random.ts'
+import { Janitor } from '../runtime/janitor.ts'
+import { Loader } from '../runtime/loader.ts'
+import { Sparing } from '../runtime/sparing.ts'
+import { Sweeper } from '../runtime/sweeper.ts'
+import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit } from '../store.ts'
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  Claim,
+  ClaimedTask,
+  ClaimRequest,
+  Counts,
+  EntryView,
+  Hint,
+  HintTable,
+  ListQuery,
+  Look,
+  NewEntry,
+  Place,
+  RescheduleAnswer,
+  RingTime,
+  ScheduleAnswer,
+  Selection,
+  SettleAnswer,
+  Settlement,
+  Watcher,
+} from '../timetable.ts'
+import { auditTopic } from './audit.ts'
+import { HeldClaims, placesOfClaim } from './held-claims.ts'
+
+/** Expired claims that one call rescues, so that a claim stays short after a stall. */
+const RESCUES_PER_CLAIM = 4
+/** Steps of the golden ratio: batch-mates of a killer come back far apart. */
+const GOLDEN = 0.6180339887498949
+
+/** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
+const TABLE_LEASE_EXTRA_MS = 1_000
+
+const DONE = { kind: 'done' } as const
+const RETURN = { kind: 'return' } as const
+
+export interface LedgerStoreParts {
+  readonly ledger: Ledger
+  readonly table: HintTable
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+}
+
+/** The background of a topic that is consumed here. */
+interface Residence {
+  readonly loader: Loader
+  readonly sweeper: Sweeper
+}
+
+/**
+ * The timetable rings, the ledger decides. Every write goes to the ledger first, and the caller is answered when it is
+ * durable there; then the timetable is told. What the timetable is not told, because the process dies in between, the
+ * loader or the sweeper finds; what it is told too late, or twice, the ledger refuses when it rings.
+ */
+export class LedgerStore implements TaskStore, LedgerDoor {
+  readonly ledger: LedgerDoor = this
+  readonly lookMs: number
+  readonly #parts: LedgerStoreParts
+  readonly #held = new HeldClaims()
+  readonly #residences = new Map<string, Residence>()
+  readonly #settings = new Map<string, () => Settings>()
+  readonly #rescued = new Map<string, number>()
+  readonly #following = new Set<Promise<void>>()
+  readonly #janitor: Janitor
+  readonly #sparing: Sparing
+  #isClosed = false
+
+  constructor(parts: LedgerStoreParts) {
+    this.#parts = parts
+    this.lookMs = parts.table.lookMs
+    this.#sparing = new Sparing(parts.clock)
+    this.#janitor = new Janitor(
+      parts.ledger,
+      parts.clock,
+      (topic) => this.#settingsOf(topic).retentionMs,
+      (topic, count) => parts.logger.warn({ topic, count }, 'old dead tasks were dropped'),
+      (error) => this.#report('janitor', error),
+    )
+    this.#janitor.start()
+  }
+
+  govern(topic: string, settings: () => Settings): void {
+    this.#settings.set(topic, settings)
+  }
+
+  async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
+    const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs)
+    await this.#place(topic, answers)
+    return answers.map(({ outcome, dueMs, inFlight }) => ({ outcome, dueMs, inFlight }))
+  }
+
+  async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const answers = await this.#parts.ledger.cancel(topic, places)
+    // One that is held is fenced: its handler need not go on.
+    const touched = places.filter((_, i) => answers[i] !== 'not-found')
+    if (this.#residences.has(topic)) await this.#told(this.#parts.table.cancel(topic, touched))
+    return answers
+  }
+
+  async reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<RescheduleAnswer[]> {
+    const answers = await this.#parts.ledger.reschedule(topic, places, when, quantumMs)
+    await this.#place(topic, answers)
+    return answers.map(({ outcome, dueMs }) => ({ outcome, dueMs }))
+  }
+
+  within(tx: unknown): StoreTransaction {
+    const transaction = this.#parts.ledger.within(tx)
+    const follow = async (topic: string, places: readonly Place[]) => {
+      for await (const _ of transaction.ended()) await this.#catchUp(topic, places)
+    }
+    const following = (topic: string, places: readonly Place[]): void => {
+      const followed = follow(topic, places)
+        .catch((error: unknown) => this.#report('follow', error))
+        .finally(() => this.#following.delete(followed))
+      this.#following.add(followed)
+    }
+    // Called before they are followed: they take effect before this returns, where the ledger works at once.
+    const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
+      following(topic, places)
+      return answers
+    }
+    const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
+      swept.then(({ places, answers }) => {
+        following(topic, places)
+        return answers
+      })
+    return {
+      schedule: (topic, entries, quantumMs) =>
+        one(topic, entries, transaction.schedule(topic, entries, quantumMs)),
+      cancel: (topic, places) => one(topic, places, transaction.cancel(topic, places)),
+      reschedule: (topic, places, when, quantumMs) =>
+        one(topic, places, transaction.reschedule(topic, places, when, quantumMs)),
+      cancelBy: (topic, cells, what) => many(topic, transaction.cancelBy(topic, cells, what)),
+      rescheduleBy: (topic, cells, what, when, quantumMs) =>
+        many(topic, transaction.rescheduleBy(topic, cells, what, when, quantumMs)),
+    }
+  }
+
+  async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    const { ledger, table, clock } = this.#parts
+    const lost = await this.#rescue(at)
+    // Before the question is sent: no lease is taken to be longer than it is.
+    const sentMs = clock.monotonicNow()
+    const { leaseMs, req, from } = request
+    const rung = await table.claim(at, { ...request, leaseMs: leaseMs + TABLE_LEASE_EXTRA_MS })
+    if (rung.tasks.length === 0)
+      return { ...rung, ...lost, nextLeaseEndInMs: this.#leaseEndInMs(at, rung.nextLeaseEndInMs) }
+    const { stamp, nowMs } = rung
+    const places = rung.tasks.map(({ key }) => ({ key, cell: at.cell }))
+    // If this fails, or its answer is lost, the claim is repeated with the same request, and so the same token.
+    const verdicts = await ledger.claim(
+      at.topic,
+      { stamp, leaseMs, nowMs, alone: from === 'suspects' },
+      places,
+    )
+    const tasks: ClaimedTask[] = []
+    const refused: { key: string; verdict: Exclude<ClaimVerdict, { kind: 'ours' }> }[] = []
+    for (const [i, verdict] of verdicts.entries()) {
+      if (verdict.kind === 'ours') tasks.push(verdict.task)
+      else refused.push({ key: places[i]?.key ?? '', verdict })
+    }
+    if (tasks.length > 0)
+      this.#held.add(
+        at,
+        req,
+        stamp,
+        tasks.map(({ key }) => key),
+        sentMs + leaseMs,
+      )
+    const poisoned = [...lost.poisoned]
+    if (refused.length > 0) {
+      const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
+      await this.#told(table.settle(at, settlements))
+      const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
+      await this.#put(at.topic, again)
+      for (const { key, verdict } of refused) if (verdict.kind === 'poison') poisoned.push(key)
+    }
+    this.#residences.get(at.topic)?.loader.nudge()
+    const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
+    return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
+  }
+
+  async look(at: CellAddress): Promise<Look> {
+    const { ringInMs, leaseEndInMs } = await this.#parts.table.look(at)
+    return { ringInMs, leaseEndInMs: this.#leaseEndInMs(at, leaseEndInMs) }
+  }
+
+  begin({ topic, cell }: CellAddress, key: string, stamp: number): Promise<boolean> {
+    return this.#parts.ledger.begin(topic, { key, cell }, stamp)
+  }
+
+  /** Ledger first: only its word prolongs the holder's trust. */
+  async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    const { ledger, table, clock } = this.#parts
+    const claim = this.#held.of(at, req)
+    if (claim === undefined) return 'stale'
+    const sentMs = clock.monotonicNow()
+    const extended = await ledger.extend(at.topic, placesOfClaim(claim), claim.stamp, leaseMs)
+    if (extended === 0) return 'stale'
+    claim.leaseEndMs = sentMs + leaseMs
+    await this.#told(table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    return 'extended'
+  }
+
+  /** Ledger first. Should the process die before the timetable hears of it, the entry rings in vain, once. */
+  async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+    const { ledger, table } = this.#parts
+    const answers = await ledger.settle(at.topic, settlements)
+    await this.#told(
+      table.settle(
+        at,
+        settlements.map((one, i) => afterwards(one, answers[i])),
+      ),
+    )
+    await this.#put(
+      at.topic,
+      answers.flatMap(({ hint }, i) =>
+        hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
+      ),
+    )
+    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
+    return answers.map(({ answer }) => answer)
+  }
+
+  get(topic: string, place: Place): Promise<EntryView | null> {
+    return this.#parts.ledger.get(topic, place)
+  }
+
+  list(topic: string, query: ListQuery): Promise<EntryView[]> {
+    return this.#parts.ledger.list(topic, query)
+  }
+
+  find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    return this.#parts.ledger.find(at, among, what, cursor)
+  }
+
+  counts(topic: string): Promise<Counts> {
+    return this.#parts.ledger.counts(topic)
+  }
+
+  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    return this.#parts.ledger.forecast(topic, fromMs, toMs, stepMs)
+  }
+
+  books(topic: string): Promise<Books> {
+    return this.#parts.ledger.books(topic)
+  }
+
+  async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
+    const answers = await this.#parts.ledger.replay(topic, places)
+    await this.#place(topic, answers)
+    return answers.map(({ outcome }) => outcome)
+  }
+
+  purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
+    return this.#parts.ledger.purge(topic, places)
+  }
+
+  nowMs(): Promise<number> {
+    return this.#parts.table.nowMs()
+  }
+
+  /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
+  watch(topic: string, watcher: Watcher): () => void {
+    if (!this.#residences.has(topic) && !this.#isClosed) this.#residences.set(topic, this.#reside(topic))
+    return this.#parts.table.watch(topic, watcher)
+  }
+
+  async audit(): Promise<TopicAudit[]> {
+    const topics = await this.#parts.ledger.topics()
+    const audits: TopicAudit[] = []
+    for (const topic of topics) {
+      const loader = this.#residences.get(topic)?.loader
+      audits.push(await auditTopic(this.#parts, topic, loader, this.#rescued.get(topic) ?? 0))
+    }
+    return audits
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const residences = [...this.#residences.values()]
+    await Promise.all([
+      this.#janitor.stop(),
+      ...residences.flatMap(({ loader, sweeper }) => [loader.stop(), sweeper.stop()]),
+    ])
+    await Promise.all(this.#following)
+    await this.#parts.table.close()
+    await this.#parts.ledger.close()
+  }
+
+  /** By our own claims where we have any: the timetable's last longer. */
+  #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
+    const endMs = this.#held.nextEndMs(at)
+    return endMs === null ? inTableMs : Math.max(0, endMs - this.#parts.clock.monotonicNow())
+  }
+
+  #reside(topic: string): Residence {
+    const { ledger, table, clock, logger } = this.#parts
+    const residentMs = () => this.#settingsOf(topic).residentMs
+    const loader = new Loader(topic, ledger, table, clock, residentMs, (error) => this.#report('load', error))
+    const onRescue = (count: number) => {
+      this.#rescued.set(topic, (this.#rescued.get(topic) ?? 0) + count)
+      logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
+    }
+    const sweeper = new Sweeper(topic, ledger, table, clock, onRescue, (error) =>
+      this.#report('sweep', error),
+    )
+    loader.start()
+    sweeper.start()
+    return { loader, sweeper }
+  }
+
+  /** Claims of ours whose lease is over: nobody settled them, and they are nobody's now. */
+  async #rescue(at: CellAddress): Promise<{ rescued: number; poisoned: string[] }> {
+    const { ledger, table, clock, random } = this.#parts
+    const poisoned: string[] = []
+    let rescued = 0
+    let spread = random.fraction()
+    for (const claim of this.#held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
+      const { stamp } = claim
+      const lost = [...claim.keys].map((key) => {
+        spread = (spread + GOLDEN) % 1
+        return { key, stamp, outcome: { kind: 'lost', spread } as const }
+      })
+      const answers = await ledger.settle(at.topic, lost)
+      this.#held.remove(claim)
+      const hints = answers.flatMap(({ hint }) => hint ?? [])
+      const gone = lost.filter((_, i) => answers[i]?.hint === null)
+      await this.#told(
+        table.drop(
+          at.topic,
+          gone.map(({ key }) => ({ key, cell: at.cell })),
+        ),
+      )
+      await this.#put(at.topic, hints)
+      rescued += hints.length
+      for (const [i, { poison }] of answers.entries())
+        if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
+    }
+    return { rescued, poisoned }
+  }
+
+  /** Where a key that rang in vain is to ring again. */
+  #again(
+    { cell }: CellAddress,
+    key: string,
+    verdict: Exclude<ClaimVerdict, { kind: 'ours' }>,
+    nowMs: number,
+  ): Hint[] {
+    if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
+    if (verdict.kind !== 'held') return []
+    const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
+    return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false, generation: 0 }]
+  }
+
+  /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */
+  async #place(topic: string, written: readonly { readonly hint: Hint | null }[]): Promise<void> {
+    if (!this.#residences.has(topic)) return
+    await this.#put(
+      topic,
+      written.flatMap(({ hint }) => hint ?? []),
+    )
+  }
+
+  async #put(topic: string, hints: readonly Hint[]): Promise<void> {
+    if (hints.length === 0) return
+    const { table } = this.#parts
+    const loader = this.#residences.get(topic)?.loader
+    const near = loader === undefined ? hints : hints.filter((hint) => loader.includes(hint))
+    if (near.length > 0) await this.#told(table.put(topic, near, 'set'))
+    if (near.length === hints.length) return
+    const far = hints.filter((hint) => !near.includes(hint))
+    await this.#told(table.drop(topic, far))
+  }
+
+  /** A caller's transaction may be over: what it wrote, if it did, is told to the timetable. */
+  async #catchUp(topic: string, places: readonly Place[]): Promise<void> {
+    const { ledger, table } = this.#parts
+    const loader = this.#residences.get(topic)?.loader
+    if (loader === undefined) return
+    const hints = await ledger.hints(topic, places)
+    const gone = places.filter((_, i) => hints[i] === null)
+    const near = hints.filter((hint) => hint !== null && loader.includes(hint)) as Hint[]
+    await this.#told(table.cancel(topic, gone))
+    await this.#told(table.put(topic, near, 'lower'))
+  }
+
+  /** The ledger has it: a timetable that was not told is mended by the sweeper, and nobody's call fails for it. */
+  async #told(telling: Promise<unknown>): Promise<void> {
+    await telling.catch((error: unknown) => this.#report('timetable', error))
+  }
+
+  #settingsOf(topic: string): Settings {
+    return this.#settings.get(topic)?.() ?? settingsOf(DEFAULT_CONFIG, `topic '${topic}'`)
+  }
+
+  #report(doing: string, error: unknown): void {
+    const alsoFailed = this.#sparing.tell()
+    if (alsoFailed !== null)
+      this.#parts.logger.error(
+        { doing, error, alsoFailed },
+        'the ledger or its timetable failed; it will be tried again',
+      )
+  }
+}
+
+/** What the timetable is told of an outcome. By the ledger's word, not by the holder's. */
+function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled | undefined): Settlement {
+  // Stale: whatever the task is now, let it ring, and the ledger will say.
+  const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
+  return { key, stamp, outcome: isBack ? RETURN : DONE }
+}
