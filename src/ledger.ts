@@ -32,10 +32,9 @@ import type {
   SettleOutcome,
 } from './timetable.ts'
 
-/** Where a reading of hints got to. */
-export interface Frontier {
+/** Where a reading of hints got to: they come in the order of ring times, and of places where these are the same. */
+export interface Frontier extends Place {
   readonly ringMs: number
-  readonly generation: number
 }
 
 export interface Loaded {
@@ -82,8 +81,7 @@ export type ClaimVerdict =
   /** The third lease in a row was lost, the last one alone: it is dead from now on. */
   | { readonly kind: 'poison'; readonly error: string }
 
-export interface LedgerSettlement {
-  readonly key: string
+export interface LedgerSettlement extends Place {
   readonly stamp: number
   readonly outcome: SettleOutcome | Lost
 }

@@ -14,7 +14,7 @@ export function comparePositions(a: ListPosition, b: ListPosition): number {
 const SURROGATE = /[\ud800-\udfff]/
 
 /** JavaScript compares UTF-16 units, which differs from the order of the bytes only above U+FFFF. */
-function compareKeys(a: string, b: string): number {
+export function compareKeys(a: string, b: string): number {
   if (a === b) return 0
   if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))
   return a < b ? -1 : 1

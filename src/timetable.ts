@@ -254,8 +254,6 @@ export interface Hint extends Place {
   readonly priority: Priority
   /** It lost two leases in a row: to be claimed alone. */
   readonly isSuspect: boolean
-  /** Orders hints that ring at one moment. A task that is written later has a greater one. */
-  readonly generation: number
 }
 
 /** A timetable that serves a ledger: what it holds are hints, without bodies, and it decides nothing. */

@@ -1,5 +1,7 @@
+import { CELLS } from '../cell.ts'
 import type { Clock } from '../clock.ts'
 import type { Frontier, Ledger } from '../ledger.ts'
+import { compareKeys } from '../list-position.ts'
 import type { Hint, HintTable } from '../timetable.ts'
 import { Routine } from './routine.ts'
 
@@ -10,7 +12,7 @@ const RESIDENT_MAX = 500_000
 /** How often it looks whether the window has moved on. */
 const STEP_MS = 1_000
 
-const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, generation: 0 }
+const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, cell: 0, key: '' }
 
 /**
  * Keeps the timetable filled with what rings soon: far tasks stay on the disk and cost no memory. All up to the
@@ -60,12 +62,8 @@ export class Loader {
   }
 
   /** It belongs into the timetable now. */
-  includes({ ringMs, generation }: Hint): boolean {
-    if (ringMs <= this.#readingUntilMs) return true
-    return (
-      ringMs < this.#frontier.ringMs ||
-      (ringMs === this.#frontier.ringMs && generation <= this.#frontier.generation)
-    )
+  includes(hint: Hint): boolean {
+    return hint.ringMs <= this.#readingUntilMs || !isAfter(hint, this.#frontier)
   }
 
   /** All that rings before is in the timetable. */
@@ -102,9 +100,14 @@ export class Loader {
       if (this.#isFull || this.#routine.isStopped) return
       const { hints, frontier } = await this.#ledger.load(this.#topic, this.#frontier, untilMs, PAGE)
       await this.#table.put(this.#topic, hints, 'lower')
-      this.#frontier = frontier ?? { ringMs: untilMs, generation: Number.MAX_SAFE_INTEGER }
+      this.#frontier = frontier ?? { ringMs: untilMs, cell: CELLS, key: '' }
       if (frontier === null) return
       await this.#clock.turn()
     }
   }
+}
+
+function isAfter(hint: Hint, { ringMs, cell, key }: Frontier): boolean {
+  if (hint.ringMs !== ringMs) return hint.ringMs > ringMs
+  return hint.cell === cell ? compareKeys(hint.key, key) > 0 : hint.cell > cell
 }

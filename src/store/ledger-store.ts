@@ -222,7 +222,11 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** Ledger first. Should the process die before the timetable hears of it, the entry rings in vain, once. */
   async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
     const { ledger, table } = this.#parts
-    const answers = await ledger.settle(at.topic, settlements)
+    const { cell } = at
+    const answers = await ledger.settle(
+      at.topic,
+      settlements.map((one) => ({ ...one, cell })),
+    )
     await this.#told(
       table.settle(
         at,
@@ -342,7 +346,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       const { stamp } = claim
       const lost = [...claim.keys].map((key) => {
         spread = (spread + GOLDEN) % 1
-        return { key, stamp, outcome: { kind: 'lost', spread } as const }
+        return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
       })
       const answers = await ledger.settle(at.topic, lost)
       this.#held.remove(claim)
@@ -372,7 +376,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
     if (verdict.kind !== 'held') return []
     const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
-    return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false, generation: 0 }]
+    return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
 
   /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */

@@ -137,7 +137,7 @@ export class SqliteLedger implements Ledger {
   }
 
   books(topic: string): Promise<Books> {
-    return this.#read((from, moment) => from.books(topic, moment))
+    return this.#read((from) => from.books(topic))
   }
 
   topics(): Promise<string[]> {
@@ -145,7 +145,7 @@ export class SqliteLedger implements Ledger {
   }
 
   recount(topic: string): Promise<Recount> {
-    return this.#read((from, moment) => from.recount(topic, moment))
+    return this.#read((from) => from.recount(topic))
   }
 
   async nowMs(): Promise<number> {

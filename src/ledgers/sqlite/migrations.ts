@@ -18,6 +18,8 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         cancelled INTEGER NOT NULL DEFAULT 0,
         obsolete INTEGER NOT NULL DEFAULT 0,
         dead INTEGER NOT NULL DEFAULT 0,
+        -- Held by the session that is open; none when a new one opens.
+        claimed INTEGER NOT NULL DEFAULT 0,
         purged INTEGER NOT NULL DEFAULT 0,
         -- Of those that ended, how many the janitor has swept away.
         done_swept INTEGER NOT NULL DEFAULT 0,
@@ -25,12 +27,13 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         obsolete_swept INTEGER NOT NULL DEFAULT 0
       ) STRICT;
 
-      -- Tasks that wait or are claimed. In the order of writing, so that what is written together lies together.
+      -- Tasks that wait or are claimed. By cell: what is claimed together lies together, and few pages change.
       CREATE TABLE tocsin_live (
-        generation INTEGER PRIMARY KEY AUTOINCREMENT,
         topic INTEGER NOT NULL,
         cell INTEGER NOT NULL,
         key TEXT NOT NULL,
+        -- Never given twice: the id is made of it.
+        generation INTEGER NOT NULL,
         due_ms INTEGER NOT NULL,
         ring_ms INTEGER NOT NULL,
         priority INTEGER NOT NULL,
@@ -50,29 +53,28 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         error TEXT,
         tags TEXT,
         checksum INTEGER NOT NULL,
-        body TEXT NOT NULL
-      ) STRICT;
-      CREATE UNIQUE INDEX tocsin_live_key ON tocsin_live (topic, key);
+        body TEXT NOT NULL,
+        PRIMARY KEY (topic, cell, key)
+      ) STRICT, WITHOUT ROWID;
       CREATE INDEX tocsin_live_ring ON tocsin_live (topic, ring_ms);
-      CREATE INDEX tocsin_live_held ON tocsin_live (topic, session) WHERE session IS NOT NULL;
 
       -- Only tasks with tags are here.
       CREATE TABLE tocsin_tag (
         topic INTEGER NOT NULL,
         tag TEXT NOT NULL,
         cell INTEGER NOT NULL,
-        generation INTEGER NOT NULL,
-        PRIMARY KEY (topic, tag, cell, generation)
+        key TEXT NOT NULL,
+        PRIMARY KEY (topic, tag, cell, key)
       ) STRICT, WITHOUT ROWID;
 
-      -- Tasks that ended, the dead among them.
+      -- Tasks that ended, the dead among them, in the order in which they did.
       CREATE TABLE tocsin_ended (
-        generation INTEGER PRIMARY KEY,
         topic INTEGER NOT NULL,
-        cell INTEGER NOT NULL,
-        key TEXT NOT NULL,
         state INTEGER NOT NULL,
         ended_ms INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        generation INTEGER NOT NULL,
+        cell INTEGER NOT NULL,
         due_ms INTEGER NOT NULL,
         priority INTEGER NOT NULL,
         failures INTEGER NOT NULL,
@@ -82,10 +84,10 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         cause TEXT,
         tags TEXT,
         checksum INTEGER NOT NULL,
-        body TEXT NOT NULL
-      ) STRICT;
+        body TEXT NOT NULL,
+        PRIMARY KEY (topic, state, ended_ms, key, generation)
+      ) STRICT, WITHOUT ROWID;
       CREATE INDEX tocsin_ended_key ON tocsin_ended (topic, key);
-      CREATE INDEX tocsin_ended_state ON tocsin_ended (topic, state, ended_ms);
       CREATE UNIQUE INDEX tocsin_dead ON tocsin_ended (topic, cell, key) WHERE state = 4;
     `,
   },

@@ -92,6 +92,7 @@ function prepared(database: Connection, where: string, isNew: boolean): number {
       )
   }
   migrate(database, where)
+  database.exec('UPDATE tocsin_topic SET claimed = 0 WHERE claimed <> 0')
   return database
     .prepare(
       `INSERT INTO tocsin_meta (name, value) VALUES ('session', 1)

@@ -25,6 +25,7 @@ interface TopicRow {
   readonly cancelled: number
   readonly obsolete: number
   readonly dead: number
+  readonly claimed: number
   readonly purged: number
 }
 
@@ -39,32 +40,40 @@ export class Readings {
     this.#statements = prepareAll(database)
   }
 
-  get(topicName: string, { key }: Place, moment: Moment): EntryView | null {
+  get(topicName: string, { key, cell }: Place, moment: Moment): EntryView | null {
     const topic = this.#topicId(topicName)
-    const row = this.#statements.row.get(topic, key) as LiveRow | undefined
+    const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
     // Cancelled, and its holder is gone: it has ended, only nobody came by to write that down.
-    if (row !== undefined) return liveView(topicName, row, this.#isHeld(row, moment))
+    if (row !== undefined) return liveView(topicName, row, this.#isClaimed(row))
     const ended = this.#statements.lastEnded.get(topic, key) as EndedRow | undefined
     return ended === undefined ? null : endedView(topicName, ended)
   }
 
   hints(topicName: string, places: readonly Place[], moment: Moment): (Hint | null)[] {
     const topic = this.#topicId(topicName)
-    return places.map(({ key }) => {
-      const row = this.#statements.row.get(topic, key) as LiveRow | undefined
+    return places.map(({ key, cell }) => {
+      const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
       // Cancelled in flight, no attempt follows: as far as rings go, it is gone.
       return row === undefined || row.marked === 1 ? null : this.#hint(row, moment)
     })
   }
 
   load(topicName: string, after: Frontier | null, untilMs: number, limit: number, moment: Moment): Loaded {
-    const { ringMs, generation } = after ?? { ringMs: -1, generation: 0 }
+    const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
     const topic = this.#topicId(topicName)
-    const rows = this.#statements.load.all(topic, ringMs, generation, untilMs, limit) as LiveRow[]
+    // Minus infinity is how nowhere is computed with; SQLite takes it for null.
+    const rows = this.#statements.load.all(
+      topic,
+      Math.max(ringMs, -1),
+      cell,
+      key,
+      untilMs,
+      limit,
+    ) as LiveRow[]
     const last = rows.length === limit ? rows.at(-1) : undefined
     return {
       hints: rows.map((row) => this.#hint(row, moment)),
-      frontier: last === undefined ? null : { ringMs: last.ring_ms, generation: last.generation },
+      frontier: last === undefined ? null : { ringMs: last.ring_ms, cell: last.cell, key: last.key },
     }
   }
 
@@ -83,7 +92,7 @@ export class Readings {
     cursor: string | null,
   ): { keys: string[]; cursor: string | null } {
     const topic = this.#topicId(topicName)
-    const after = cursor === null ? 0 : Number(cursor)
+    const after = cursor ?? ''
     const { findTagged, findTaggedDead, findPrefix, find } = this.#statements
     const page = (
       'tag' in what
@@ -98,25 +107,22 @@ export class Readings {
               to: `${what.prefix};`,
             })
           : find[among].all({ topic, cell, after })
-    ) as { key: string; generation: number }[]
-    const last = page.length === FOUND_MAX ? page.at(-1) : undefined
-    return { keys: page.map(({ key }) => key), cursor: last === undefined ? null : String(last.generation) }
+    ) as string[]
+    return { keys: page, cursor: page.length === FOUND_MAX ? (page.at(-1) ?? null) : null }
   }
 
   counts(topicName: string, moment: Moment): Counts {
-    const { pending, claimed, dead } = this.books(topicName, moment)
+    const { pending, claimed, dead } = this.books(topicName)
     const topic = this.#topicId(topicName)
-    const { ringing, heldRinging } = this.#statements
-    const rung = ringing.get(topic, moment.nowMs) as number
-    const held = heldRinging.get(topic, this.#session, moment.steadyMs, moment.nowMs) as number
-    return { pending, due: rung - held, claimed, dead }
+    const rung = this.#statements.ringing.get(topic, moment.nowMs) as number
+    // What is claimed has rung, too. (Not if the clock was set back since: then nothing is due.)
+    return { pending, due: Math.max(0, rung - claimed), claimed, dead }
   }
 
-  books(topicName: string, { steadyMs }: Moment): Books {
+  books(topicName: string): Books {
     const topic = this.#topicId(topicName)
     const row = this.#statements.books.get(topic) as TopicRow | undefined
-    const { scheduled, done, cancelled, obsolete, dead, purged } = row ?? NO_TASKS
-    const claimed = this.#statements.held.get(topic, this.#session, steadyMs) as number
+    const { scheduled, done, cancelled, obsolete, dead, claimed, purged } = row ?? NO_TASKS
     const live = scheduled - done - cancelled - obsolete - dead - purged
     return { scheduled, pending: live - claimed, claimed, dead, done, cancelled, obsolete, purged }
   }
@@ -130,16 +136,15 @@ export class Readings {
       to: toMs,
       step: stepMs,
       session: this.#session,
-      steady: moment.steadyMs,
     }) as { step: number; due: number }[]
     for (const { step, due } of rows) steps[step] = due
     return steps
   }
 
-  recount(topicName: string, { steadyMs }: Moment): Recount {
+  recount(topicName: string): Recount {
     const topic = this.#topicId(topicName)
     const live = this.#statements.live.get(topic) as number
-    const claimed = this.#statements.held.get(topic, this.#session, steadyMs) as number
+    const claimed = this.#statements.held.get(topic, this.#session) as number
     const ended = this.#statements.ended.all(topic) as { state: number; tasks: number }[]
     const of = (state: State) => ended.find((row) => ENDED_STATES[row.state] === state)?.tasks ?? 0
     const swept = this.#statements.swept.get(topic) as { done: number; cancelled: number; obsolete: number }
@@ -159,19 +164,21 @@ export class Readings {
 
   #listLive(topicName: string, topic: number, query: ListQuery, moment: Moment): EntryView[] {
     const { state, tag } = query
-    const isHeld = '(session = @session AND lease_ms > @steady)'
-    const held = state === 'claimed' ? isHeld : state === 'pending' ? `NOT coalesce(${isHeld}, 0)` : 'TRUE'
+    const isHeld = 'session = @session'
+    // What is claimed has rung: what is far away need not be looked at. A day, for a clock that was set back.
+    const claimed = `${isHeld} AND ring_ms <= @now + 86400000`
+    const held = state === 'claimed' ? claimed : state === 'pending' ? 'session IS NOT @session' : 'TRUE'
     const sql = `SELECT tocsin_live.* FROM tocsin_live
-      ${tag === null ? '' : 'JOIN tocsin_tag USING (topic, cell, generation)'}
+      ${tag === null ? '' : 'JOIN tocsin_tag USING (topic, cell, key)'}
       WHERE topic = @topic AND ${held} ${tag === null ? '' : 'AND tag = @tag'} ${filtered(query)}
       ${query.after === null ? '' : 'AND (ring_ms, failures, key) > (@ringMs, @failures, @after)'}
       ORDER BY ring_ms, failures, key LIMIT @limit`
     const rows = this.#database.prepare(sql).all({
       ...parameters(topic, query),
       session: this.#session,
-      steady: moment.steadyMs,
+      now: moment.nowMs,
     }) as LiveRow[]
-    return rows.map((row) => liveView(topicName, row, this.#isHeld(row, moment)))
+    return rows.map((row) => liveView(topicName, row, this.#isClaimed(row)))
   }
 
   #listEnded(topicName: string, topic: number, state: number, query: ListQuery): EntryView[] {
@@ -192,6 +199,11 @@ export class Readings {
     return hintOf({ ...row, lost: row.lost + 1 })
   }
 
+  /** Until somebody settles it, or finds that its lease is over. What an earlier session held is nobody's. */
+  #isClaimed({ session }: LiveRow): boolean {
+    return session === this.#session
+  }
+
   #isHeld({ session, lease_ms }: LiveRow, { steadyMs }: Moment): boolean {
     return session === this.#session && (lease_ms as number) > steadyMs
   }
@@ -202,7 +214,15 @@ export class Readings {
   }
 }
 
-const NO_TASKS: TopicRow = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, dead: 0, purged: 0 }
+const NO_TASKS: TopicRow = {
+  scheduled: 0,
+  done: 0,
+  cancelled: 0,
+  obsolete: 0,
+  dead: 0,
+  claimed: 0,
+  purged: 0,
+}
 
 function filtered({ prefix, dueFromMs, dueToMs }: ListQuery): string {
   const due = dueFromMs > 0 || Number.isFinite(dueToMs) ? 'AND due_ms BETWEEN @dueFrom AND @dueTo' : ''
@@ -229,36 +249,25 @@ function parameters(topic: number, query: ListQuery): Record<string, unknown> {
 
 function prepareAll(database: Database) {
   const prepare = (sql: string) => database.prepare(sql)
-  const page = `ORDER BY generation LIMIT ${FOUND_MAX}`
-  const found = 'SELECT key, generation FROM'
-  const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND generation > @after'
-  const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND generation > @after AND state = ${DEAD}`
+  const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${FOUND_MAX}`).pluck()
+  const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND key > @after'
+  const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND key > @after AND state = ${DEAD}`
   const ofPrefix = '(key = @prefix OR (key >= @from AND key < @to))'
   return {
     topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),
     topics: prepare('SELECT name FROM tocsin_topic ORDER BY name').pluck(),
-    row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND key = ?'),
+    row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?'),
     lastEnded: prepare(
       'SELECT * FROM tocsin_ended WHERE topic = ? AND key = ? ORDER BY generation DESC LIMIT 1',
     ),
-    load: prepare(`SELECT * FROM tocsin_live WHERE topic = ? AND (ring_ms, generation) > (?, ?) AND ring_ms <= ?
-      ORDER BY ring_ms, generation LIMIT ?`),
-    findTagged:
-      prepare(`SELECT key, generation FROM tocsin_tag JOIN tocsin_live USING (topic, cell, generation)
-      WHERE topic = @topic AND tag = @tag AND cell = @cell AND generation > @after ${page}`),
-    findTaggedDead: prepare(`${found} ${dead}
-      AND instr(char(10) || tags || char(10), char(10) || @tag || char(10)) ${page}`),
-    findPrefix: {
-      live: prepare(`${found} ${live} AND ${ofPrefix} ${page}`),
-      dead: prepare(`${found} ${dead} AND ${ofPrefix} ${page}`),
-    },
-    find: { live: prepare(`${found} ${live} ${page}`), dead: prepare(`${found} ${dead} ${page}`) },
+    load: prepare(`SELECT * FROM tocsin_live WHERE topic = ? AND (ring_ms, cell, key) > (?, ?, ?)
+      AND ring_ms <= ? ORDER BY ring_ms, cell, key LIMIT ?`),
+    findTagged: found('tocsin_tag WHERE topic = @topic AND tag = @tag AND cell = @cell AND key > @after'),
+    findTaggedDead: found(`${dead} AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))`),
+    findPrefix: { live: found(`${live} AND ${ofPrefix}`), dead: found(`${dead} AND ${ofPrefix}`) },
+    find: { live: found(live), dead: found(dead) },
     books: prepare('SELECT * FROM tocsin_topic WHERE id = ?'),
-    held: prepare(
-      'SELECT count(*) FROM tocsin_live WHERE topic = ? AND session = ? AND lease_ms > ?',
-    ).pluck(),
-    heldRinging: prepare(`SELECT count(*) FROM tocsin_live
-      WHERE topic = ? AND session = ? AND lease_ms > ? AND ring_ms <= ?`).pluck(),
+    held: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ? AND session = ?').pluck(),
     ringing: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ? AND ring_ms <= ?').pluck(),
     live: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ?').pluck(),
     ended: prepare('SELECT state, count(*) AS tasks FROM tocsin_ended WHERE topic = ? GROUP BY state'),
@@ -267,6 +276,6 @@ function prepareAll(database: Database) {
     forecast:
       prepare(`SELECT CAST((max(ring_ms, @now) - @from) / @step AS INTEGER) AS step, count(*) AS due FROM tocsin_live
       WHERE topic = @topic AND ring_ms < @to AND max(ring_ms, @now) >= @from AND max(ring_ms, @now) < @to
-      AND NOT coalesce(session = @session AND lease_ms > @steady, 0) GROUP BY 1`),
+      AND session IS NOT @session GROUP BY 1`),
   }
 }

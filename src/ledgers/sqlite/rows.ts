@@ -77,7 +77,10 @@ export function checksumOf(key: string, body: string): number {
   return crc32(body, crc32(key))
 }
 
-export function checkRow(topic: string, { key, body, checksum }: LiveRow | EndedRow): void {
+export function checkRow(
+  topic: string,
+  { key, body, checksum }: Pick<LiveRow, 'key' | 'body' | 'checksum'>,
+): void {
   if (checksum === checksumOf(key, body)) return
   throw new TocsinError(
     'ledger-damaged',
@@ -86,7 +89,10 @@ export function checkRow(topic: string, { key, body, checksum }: LiveRow | Ended
   )
 }
 
-export function hintOf(row: LiveRow, ringMs = row.ring_ms): Hint {
+/** What waits, without its body. */
+export type WaitingRow = Pick<LiveRow, 'key' | 'cell' | 'ring_ms' | 'failures' | 'priority' | 'lost'>
+
+export function hintOf(row: WaitingRow, ringMs = row.ring_ms): Hint {
   return {
     key: row.key,
     cell: row.cell,
@@ -94,11 +100,25 @@ export function hintOf(row: LiveRow, ringMs = row.ring_ms): Hint {
     failures: row.failures,
     priority: priorityOf(row.priority),
     isSuspect: row.lost >= LOSSES_OF_A_SUSPECT,
-    generation: row.generation,
   }
 }
 
-export function claimedTaskOf(topic: string, row: LiveRow, deliveries: number): ClaimedTask {
+/** What a claim reads of a row. */
+export type ClaimedRow = Pick<
+  LiveRow,
+  | 'generation'
+  | 'key'
+  | 'body'
+  | 'checksum'
+  | 'due_ms'
+  | 'ring_ms'
+  | 'failures'
+  | 'deliveries'
+  | 'tags'
+  | 'priority'
+>
+
+export function claimedTaskOf(topic: string, row: ClaimedRow): ClaimedTask {
   checkRow(topic, row)
   return {
     id: taskId(topic, row.key, row.generation),
@@ -107,7 +127,7 @@ export function claimedTaskOf(topic: string, row: LiveRow, deliveries: number): 
     dueMs: row.due_ms,
     ringMs: row.ring_ms,
     failures: row.failures,
-    deliveries,
+    deliveries: row.deliveries,
     tags: tagsOf(row.tags),
     priority: priorityOf(row.priority),
   }

@@ -16,10 +16,11 @@ import type {
 } from '../../ledger.ts'
 import { ringMsAt } from '../../ring-time.ts'
 import type { DeadCause } from '../../task.ts'
-import type { CancelAnswer, NewEntry, Place, RingTime } from '../../timetable.ts'
+import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import {
   checksumOf,
+  type ClaimedRow,
   claimedTaskOf,
   DEAD,
   type EndedRow,
@@ -41,7 +42,14 @@ const SPREAD_DOUBLINGS_MAX = 6
 const ALONE = 1
 const STARTED_ALONE = 2
 
-type Counter = EndedState | 'scheduled' | 'purged' | 'done_swept' | 'cancelled_swept' | 'obsolete_swept'
+type Counter =
+  | EndedState
+  | 'scheduled'
+  | 'claimed'
+  | 'purged'
+  | 'done_swept'
+  | 'cancelled_swept'
+  | 'obsolete_swept'
 
 /** How a row is, before somebody takes it. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }
@@ -50,6 +58,8 @@ export class Transitions {
   readonly #session: number
   readonly #topicIds = new Map<string, number>()
   readonly #statements: ReturnType<typeof prepareAll>
+  #nextGeneration = 0
+  #lastGeneration = 0
   /** Of the transaction that runs: written once, at its end. */
   readonly #tally = new Map<number, Map<Counter, number>>()
 
@@ -69,6 +79,7 @@ export class Transitions {
   undone(): void {
     this.#tally.clear()
     this.#topicIds.clear()
+    this.#nextGeneration = this.#lastGeneration
   }
 
   schedule(
@@ -81,19 +92,20 @@ export class Transitions {
     let created = 0
     const answers = entries.map((entry): LedgerScheduled => {
       const dueMs = ringMsAt(entry.when, nowMs, nowMs, quantumMs)
-      const fresh = this.#insert(topic, entry, dueMs, nowMs)
-      if (fresh !== null) {
+      const hint = freshHint(entry, dueMs)
+      if (this.#insert(topic, entry, dueMs, nowMs)) {
         created++
-        return { outcome: 'created', dueMs, inFlight: false, hint: this.#freshHint(entry, dueMs, fresh) }
+        return { outcome: 'created', dueMs, inFlight: false, hint }
       }
-      const old = this.#row(topic, entry.key) as LiveRow
+      const old = this.#row(topic, entry) as LiveRow
       const inFlight = old.session === this.#session
       // A task that was cancelled in flight has no further attempt: there is nothing left to keep.
       if (entry.onConflict === 'keep' && old.marked === 0)
         return { outcome: 'kept', dueMs: old.due_ms, inFlight, hint: null }
+      this.#freed(topic, old)
       this.#remove(topic, old)
-      const generation = this.#insert(topic, entry, dueMs, nowMs) as number
-      return { outcome: 'replaced', dueMs, inFlight, hint: this.#freshHint(entry, dueMs, generation) }
+      this.#insert(topic, entry, dueMs, nowMs)
+      return { outcome: 'replaced', dueMs, inFlight, hint }
     })
     this.#count(topic, 'scheduled', created)
     return answers
@@ -101,11 +113,11 @@ export class Transitions {
 
   cancel(topicName: string, places: readonly Place[], moment: Moment): CancelAnswer[] {
     const topic = this.#topicId(topicName)
-    return places.map(({ key }) => {
-      const row = this.#row(topic, key)
+    return places.map((place) => {
+      const row = this.#row(topic, place)
       if (row === undefined) return 'not-found'
       if (this.#isHeld(row, moment)) {
-        this.#statements.mark.run(row.generation)
+        this.#statements.mark.run(topic, row.cell, row.key)
         return 'in-flight'
       }
       this.#end(topic, row, 'cancelled', moment)
@@ -121,8 +133,8 @@ export class Transitions {
     moment: Moment,
   ): LedgerRescheduled[] {
     const topic = this.#topicId(topicName)
-    return places.map(({ key }): LedgerRescheduled => {
-      const row = this.#row(topic, key)
+    return places.map((place): LedgerRescheduled => {
+      const row = this.#row(topic, place)
       if (row !== undefined && this.#isHeld(row, moment))
         return { outcome: 'in-flight', dueMs: null, hint: null }
       if (row === undefined || row.marked === 1) {
@@ -130,7 +142,8 @@ export class Transitions {
         return { outcome: 'not-found', dueMs: null, hint: null }
       }
       const dueMs = ringMsAt(when, moment.nowMs, row.ring_ms, quantumMs)
-      this.#statements.move.run(dueMs, dueMs, moment.nowMs, row.generation)
+      this.#freed(topic, row)
+      this.#statements.move.run(dueMs, dueMs, moment.nowMs, topic, row.cell, row.key)
       const hint = hintOf({ ...row, failures: 0, lost: 0 }, dueMs)
       return { outcome: 'rescheduled', dueMs, hint }
     })
@@ -143,13 +156,13 @@ export class Transitions {
     moment: Moment,
   ): ClaimVerdict[] {
     const topic = this.#topicId(topicName)
-    return places.map(({ key }) => this.#claimOne(topicName, topic, key, request, moment))
+    return places.map((place) => this.#claimOne(topicName, topic, place, request, moment))
   }
 
-  begin(topicName: string, { key }: Place, stamp: number, _moment: Moment): boolean {
-    const row = this.#heldUnder(this.#topicId(topicName), key, stamp)
-    if (row === null) return false
-    this.#statements.begin.run(row.generation)
+  begin(topicName: string, place: Place, stamp: number, _moment: Moment): boolean {
+    const topic = this.#topicId(topicName)
+    if (this.#heldUnder(topic, place, stamp) === null) return false
+    this.#statements.begin.run(topic, place.cell, place.key)
     return true
   }
 
@@ -162,12 +175,15 @@ export class Transitions {
   ): number {
     const topic = this.#topicId(topicName)
     let extended = 0
-    for (const { key } of places) {
-      const row = this.#heldUnder(topic, key, stamp)
-      if (row === null) continue
-      this.#statements.extend.run(steadyMs + leaseMs, row.generation)
-      extended++
-    }
+    for (const { key, cell } of places)
+      extended += this.#statements.extend.run(
+        steadyMs + leaseMs,
+        topic,
+        cell,
+        key,
+        this.#session,
+        stamp,
+      ).changes
     return extended
   }
 
@@ -181,12 +197,12 @@ export class Transitions {
     return places.map(({ key, cell }): LedgerReplayed => {
       const grave = this.#statements.grave.get(topic, cell, key) as EndedRow | undefined
       if (grave === undefined) return { outcome: 'not-found', hint: null }
-      if (this.#row(topic, key) !== undefined) return { outcome: 'live', hint: null }
-      this.#statements.revive.run(nowMs, nowMs, nowMs, grave.generation)
-      this.#statements.forget.run(grave.generation)
-      for (const tag of tagsOf(grave.tags)) this.#statements.tag.run(topic, tag, cell, grave.generation)
+      if (this.#row(topic, grave) !== undefined) return { outcome: 'live', hint: null }
+      this.#statements.revive.run(nowMs, nowMs, nowMs, topic, cell, key)
+      this.#statements.purge.run(topic, cell, key)
+      for (const tag of tagsOf(grave.tags)) this.#statements.tag.run(topic, tag, cell, key)
       this.#count(topic, 'dead', -1)
-      return { outcome: 'replayed', hint: hintOf(this.#row(topic, key) as LiveRow) }
+      return { outcome: 'replayed', hint: hintOf(this.#row(topic, grave) as LiveRow) }
     })
   }
 
@@ -201,7 +217,7 @@ export class Transitions {
     _moment: Moment,
   ): { ended: number; dead: number } {
     const topic = this.#topicId(topicName)
-    const { sweep, oldDead, deadCount, forget } = this.#statements
+    const { sweep, oldDead, deadCount } = this.#statements
     let ended = 0
     for (const state of ['done', 'cancelled', 'obsolete'] as const) {
       const swept = sweep.run(topic, ENDED_STATES.indexOf(state), endedBeforeMs, limit - ended).changes
@@ -209,11 +225,9 @@ export class Transitions {
       ended += swept
     }
     const tooMany = Math.max(0, (deadCount.get(topic) as number) - deadMax)
-    const old = oldDead.all(topic, limit) as { generation: number; ended_ms: number }[]
+    const old = oldDead.all(topic, limit) as { cell: number; key: string; ended_ms: number }[]
     const gone = old.filter(({ ended_ms }, i) => i < tooMany || ended_ms < deadBeforeMs)
-    for (const { generation } of gone) forget.run(generation)
-    this.#count(topic, 'dead', -gone.length)
-    this.#count(topic, 'purged', gone.length)
+    for (const { cell, key } of gone) this.#purgeOne(topic, cell, key)
     return { ended, dead: gone.length }
   }
 
@@ -221,76 +235,101 @@ export class Transitions {
   #claimOne(
     topicName: string,
     topic: number,
-    key: string,
-    { stamp, leaseMs, nowMs, alone }: LedgerClaimRequest,
+    place: Place,
+    request: LedgerClaimRequest,
     moment: Moment,
   ): ClaimVerdict {
-    const row = this.#row(topic, key)
-    if (row === undefined) return { kind: 'gone' }
-    const isOurs = row.session === this.#session && row.stamp === stamp
-    // The answer was lost, and the call is repeated.
-    if (isOurs) return { kind: 'ours', task: claimedTaskOf(topicName, row, row.deliveries) }
-    if (this.#isHeld(row, moment))
-      return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - moment.steadyMs }
-    const lapsed = row.session !== null
-    if (!lapsed && row.ring_ms > nowMs) return { kind: 'later', hint: hintOf(row) }
-    const lost = row.lost + (lapsed ? 1 : 0)
-    if (lapsed) {
-      const lapse = lapseOf(row, lost)
-      if (lapse?.kind === 'poison') this.#bury(topic, row, 'poison', lapse.error, false, moment)
-      if (lapse?.kind === 'cancelled') this.#end(topic, row, 'cancelled', moment)
-      if (lapse !== null) return lapse.kind === 'poison' ? lapse : { kind: 'gone' }
-    }
-    if (lost >= LOSSES_OF_A_SUSPECT && !alone) {
-      if (lapsed) this.#statements.release.run(row.ring_ms, lost, row.updated_ms, row.generation)
-      return { kind: 'suspect', hint: hintOf({ ...row, lost }) }
-    }
-    const deliveries = row.deliveries + 1
-    const leaseEndMs = moment.steadyMs + leaseMs
-    this.#statements.claim.run(
+    const { stamp, nowMs, alone } = request
+    // Most tasks that ring simply wait, and their time has come: one statement sees that and takes them.
+    const suspectsFrom = alone ? Number.MAX_SAFE_INTEGER : LOSSES_OF_A_SUSPECT
+    const { key, cell } = place
+    const leaseEndMs = moment.steadyMs + request.leaseMs
+    const taken = this.#statements.take.get(
       this.#session,
       stamp,
       leaseEndMs,
-      lost,
-      deliveries,
       alone ? ALONE : 0,
-      row.generation,
-    )
-    return { kind: 'ours', task: claimedTaskOf(topicName, row, deliveries) }
+      topic,
+      cell,
+      key,
+      nowMs,
+      suspectsFrom,
+    ) as ClaimedRow | undefined
+    if (taken !== undefined) {
+      this.#count(topic, 'claimed', 1)
+      return { kind: 'ours', task: claimedTaskOf(topicName, taken) }
+    }
+    const row = this.#row(topic, place)
+    if (row === undefined) return { kind: 'gone' }
+    // The answer was lost, and the call is repeated.
+    if (row.session === this.#session && row.stamp === stamp)
+      return { kind: 'ours', task: claimedTaskOf(topicName, row) }
+    if (this.#isHeld(row, moment))
+      return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - moment.steadyMs }
+    const lapsed = row.session !== null
+    if (!lapsed)
+      return row.ring_ms > nowMs
+        ? { kind: 'later', hint: hintOf(row) }
+        : { kind: 'suspect', hint: hintOf(row) }
+    const lost = row.lost + 1
+    const lapse = lapseOf(row, lost)
+    if (lapse?.kind === 'poison') {
+      this.#bury(topic, row, 'poison', lapse.error, false, moment)
+      return lapse
+    }
+    if (lapse?.kind === 'cancelled') {
+      this.#end(topic, row, 'cancelled', moment)
+      return { kind: 'gone' }
+    }
+    // As it was before that claim, with the loss counted; then it is like any other that waits.
+    this.#freed(topic, row)
+    this.#statements.release.run(row.ring_ms, lost, row.updated_ms, topic, cell, key)
+    if (lost >= suspectsFrom) return { kind: 'suspect', hint: hintOf({ ...row, lost }) }
+    return this.#claimOne(topicName, topic, place, request, moment)
   }
 
-  #settleOne(topic: number, { key, stamp, outcome }: LedgerSettlement, moment: Moment): LedgerSettled {
-    const row = this.#heldUnder(topic, key, stamp)
+  #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, moment: Moment): LedgerSettled {
+    const { kind } = outcome
+    // One statement sees that it is held, and moves it.
+    if (kind === 'done' || kind === 'obsolete') {
+      const state = ENDED_STATES.indexOf(kind)
+      const tags = this.#statements.end.get(state, moment.nowMs, topic, cell, key, this.#session, stamp)
+      if (tags === undefined) return STALE
+      this.#count(topic, 'claimed', -1)
+      this.#remove(topic, { key, cell, tags: tags as string | null })
+      this.#count(topic, kind, 1)
+      return ENDED
+    }
+    const row = this.#heldUnder(topic, { key, cell }, stamp)
     // Settled before, lost, replaced: whatever it was, the task is not this holder's. Nothing changes.
     if (row === null) return STALE
-    switch (outcome.kind) {
-      case 'done':
-      case 'obsolete':
-        return this.#end(topic, row, outcome.kind, moment)
-      case 'dead':
-        return this.#bury(topic, row, outcome.cause, outcome.error, outcome.failed, moment)
-      case 'lost':
-        return this.#isHeld(row, moment) ? STALE : this.#lose(topic, row, outcome.spread, moment)
-      case 'return':
-      case 'snooze':
-      case 'retry':
-        if (row.marked === 1) return this.#end(topic, row, 'cancelled', moment)
-        if (outcome.kind === 'return') return this.#giveBack(row)
-        return this.#again(row, outcome.delayMs, outcome.kind === 'retry' ? outcome.error : null, moment)
-    }
+    if (kind === 'dead') return this.#bury(topic, row, outcome.cause, outcome.error, outcome.failed, moment)
+    if (kind === 'lost')
+      return this.#isHeld(row, moment) ? STALE : this.#lose(topic, row, outcome.spread, moment)
+    if (row.marked === 1) return this.#end(topic, row, 'cancelled', moment)
+    if (kind === 'return') return this.#giveBack(topic, row)
+    return this.#again(topic, row, outcome.delayMs, kind === 'retry' ? outcome.error : null, moment)
   }
 
   /** Never started: to the place it had, as if it had not been claimed. */
-  #giveBack(row: LiveRow): LedgerSettled {
-    this.#statements.giveBack.run(row.generation)
+  #giveBack(topic: number, row: LiveRow): LedgerSettled {
+    this.#freed(topic, row)
+    this.#statements.giveBack.run(topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf(row) }
   }
 
   /** A retry says what went wrong and counts a failure; a snooze does not. Both end a row of lost leases. */
-  #again(row: LiveRow, delayMs: number, error: string | null, { nowMs }: Moment): LedgerSettled {
+  #again(
+    topic: number,
+    row: LiveRow,
+    delayMs: number,
+    error: string | null,
+    { nowMs }: Moment,
+  ): LedgerSettled {
     const ringMs = Math.min(nowMs + delayMs, LAST_INSTANT_MS)
     const failures = row.failures + (error === null ? 0 : 1)
-    this.#statements.again.run(ringMs, failures, error ?? row.error, nowMs, row.generation)
+    this.#freed(topic, row)
+    this.#statements.again.run(ringMs, failures, error ?? row.error, nowMs, topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf({ ...row, failures, lost: 0 }, ringMs) }
   }
 
@@ -305,7 +344,8 @@ export class Transitions {
     }
     const spreadMs = Math.ceil(spread * SPREAD_MS * 2 ** Math.min(lost, SPREAD_DOUBLINGS_MAX))
     const ringMs = moment.nowMs + spreadMs
-    this.#statements.release.run(ringMs, lost, moment.nowMs, row.generation)
+    this.#freed(topic, row)
+    this.#statements.release.run(ringMs, lost, moment.nowMs, topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf({ ...row, lost }, ringMs) }
   }
 
@@ -320,17 +360,25 @@ export class Transitions {
     // A second death of a key takes the place of the first.
     this.#purgeOne(topic, row.cell, row.key)
     const failures = row.failures + (failed ? 1 : 0)
-    this.#statements.bury.run(DEAD, moment.nowMs, failures, error, cause, row.generation)
+    this.#freed(topic, row)
+    this.#statements.bury.run(DEAD, moment.nowMs, failures, error, cause, topic, row.cell, row.key)
     this.#remove(topic, row)
     this.#count(topic, 'dead', 1)
     return ENDED
   }
 
   #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, { nowMs }: Moment): LedgerSettled {
-    this.#statements.end.run(ENDED_STATES.indexOf(state), nowMs, row.generation)
+    const { cell, key, session, stamp } = row
+    this.#freed(topic, row)
+    this.#statements.end.get(ENDED_STATES.indexOf(state), nowMs, topic, cell, key, session, stamp)
     this.#remove(topic, row)
     this.#count(topic, state, 1)
     return ENDED
+  }
+
+  /** Whoever held it, if it was somebody of this session, does not any more. */
+  #freed(topic: number, { session }: LiveRow): void {
+    if (session === this.#session) this.#count(topic, 'claimed', -1)
   }
 
   #purgeOne(topic: number, cell: number, key: string): boolean {
@@ -340,18 +388,19 @@ export class Transitions {
     return true
   }
 
-  #remove(topic: number, { generation, cell, tags }: LiveRow): void {
-    this.#statements.remove.run(generation)
-    for (const tag of tagsOf(tags)) this.#statements.untag.run(topic, tag, cell, generation)
+  #remove(topic: number, { key, cell, tags }: Place & { readonly tags: string | null }): void {
+    this.#statements.remove.run(topic, cell, key)
+    if (tags !== null) for (const tag of tagsOf(tags)) this.#statements.untag.run(topic, tag, cell, key)
   }
 
-  /** The generation of the new row; null when the key has a live task. */
-  #insert(topic: number, entry: NewEntry, dueMs: number, nowMs: number): number | null {
+  /** False when the key has a live task. */
+  #insert(topic: number, entry: NewEntry, dueMs: number, nowMs: number): boolean {
     const { key, cell, priority, tags, body } = entry
-    const { changes, lastInsertRowid } = this.#statements.insert.run(
+    const { changes } = this.#statements.insert.run(
       topic,
       cell,
       key,
+      this.#newGeneration(),
       dueMs,
       dueMs,
       priorityNumber(priority),
@@ -361,22 +410,26 @@ export class Transitions {
       checksumOf(key, body),
       body,
     )
-    if (changes === 0) return null
-    const generation = Number(lastInsertRowid)
-    if (tags !== null) for (const tag of tags) this.#statements.tag.run(topic, tag, cell, generation)
-    return generation
+    if (changes === 0) return false
+    if (tags !== null) for (const tag of tags) this.#statements.tag.run(topic, tag, cell, key)
+    return true
   }
 
-  #freshHint({ key, cell, priority }: NewEntry, ringMs: number, generation: number) {
-    return { key, cell, ringMs, failures: 0, priority, isSuspect: false, generation }
+  /** Taken in blocks, each in a transaction: what is undone takes its block along. */
+  #newGeneration(): number {
+    if (this.#nextGeneration === this.#lastGeneration) {
+      this.#lastGeneration = this.#statements.generations.get(GENERATIONS) as number
+      this.#nextGeneration = this.#lastGeneration - GENERATIONS
+    }
+    return ++this.#nextGeneration
   }
 
-  #row(topic: number, key: string): LiveRow | undefined {
-    return this.#statements.row.get(topic, key) as LiveRow | undefined
+  #row(topic: number, { key, cell }: Place): LiveRow | undefined {
+    return this.#statements.row.get(topic, cell, key) as LiveRow | undefined
   }
 
-  #heldUnder(topic: number, key: string, stamp: number): LiveRow | null {
-    const row = this.#row(topic, key)
+  #heldUnder(topic: number, place: Place, stamp: number): LiveRow | null {
+    const row = this.#row(topic, place)
     return row !== undefined && row.session === this.#session && row.stamp === stamp ? row : null
   }
 
@@ -404,6 +457,10 @@ export class Transitions {
   }
 }
 
+function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
+  return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
+}
+
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 
@@ -424,12 +481,18 @@ const COUNTERS = [
   'cancelled',
   'obsolete',
   'dead',
+  'claimed',
   'purged',
   'done_swept',
   'cancelled_swept',
   'obsolete_swept',
 ] as const
 
+/** Ids that one writing takes in advance. */
+const GENERATIONS = 1_000
+
+const AT = 'topic = ? AND cell = ? AND key = ?'
+const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 const CARRIED = 'topic, cell, key, due_ms, priority, deliveries, created_ms, tags, checksum, body'
 
 function prepareAll(database: Database) {
@@ -440,45 +503,44 @@ function prepareAll(database: Database) {
     count: Object.fromEntries(
       COUNTERS.map((name) => [name, prepare(`UPDATE tocsin_topic SET ${name} = ${name} + ? WHERE id = ?`)]),
     ) as Record<Counter, Statement>,
-    row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND key = ?'),
+    generations: prepare(`INSERT INTO tocsin_meta (name, value) VALUES ('generations', ?)
+      ON CONFLICT (name) DO UPDATE SET value = value + excluded.value RETURNING value`).pluck(),
+    row: prepare(`SELECT * FROM tocsin_live WHERE ${AT}`),
     insert: prepare(`INSERT INTO tocsin_live
-      (topic, cell, key, due_ms, ring_ms, priority, created_ms, updated_ms, tags, checksum, body)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, key) DO NOTHING`),
-    remove: prepare('DELETE FROM tocsin_live WHERE generation = ?'),
-    tag: prepare('INSERT INTO tocsin_tag (topic, tag, cell, generation) VALUES (?, ?, ?, ?)'),
-    untag: prepare('DELETE FROM tocsin_tag WHERE topic = ? AND tag = ? AND cell = ? AND generation = ?'),
-    mark: prepare('UPDATE tocsin_live SET marked = 1 WHERE generation = ?'),
+      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, checksum, body)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, cell, key) DO NOTHING`),
+    remove: prepare(`DELETE FROM tocsin_live WHERE ${AT}`),
+    tag: prepare('INSERT INTO tocsin_tag (topic, tag, cell, key) VALUES (?, ?, ?, ?)'),
+    untag: prepare('DELETE FROM tocsin_tag WHERE topic = ? AND tag = ? AND cell = ? AND key = ?'),
+    mark: prepare(`UPDATE tocsin_live SET marked = 1 WHERE ${AT}`),
     move: prepare(`UPDATE tocsin_live SET due_ms = ?, ring_ms = ?, updated_ms = ?, failures = 0, lost = 0,
-      session = NULL, stamp = NULL, lease_ms = NULL, started = 0 WHERE generation = ?`),
-    claim: prepare(`UPDATE tocsin_live SET session = ?, stamp = ?, lease_ms = ?, lost = ?, deliveries = ?,
-      started = ? WHERE generation = ?`),
-    begin: prepare(
-      `UPDATE tocsin_live SET started = ${STARTED_ALONE} WHERE generation = ? AND started = ${ALONE}`,
-    ),
-    extend: prepare('UPDATE tocsin_live SET lease_ms = ? WHERE generation = ?'),
+      ${FREE} WHERE ${AT}`),
+    take: prepare(`UPDATE tocsin_live SET session = ?, stamp = ?, lease_ms = ?, started = ?,
+      deliveries = deliveries + 1 WHERE ${AT} AND session IS NULL AND ring_ms <= ? AND lost < ?
+      RETURNING generation, key, body, checksum, due_ms, ring_ms, failures, deliveries, tags, priority`),
+    begin: prepare(`UPDATE tocsin_live SET started = ${STARTED_ALONE} WHERE ${AT} AND started = ${ALONE}`),
+    extend: prepare(`UPDATE tocsin_live SET lease_ms = ? WHERE ${AT} AND session = ? AND stamp = ?`),
     again: prepare(`UPDATE tocsin_live SET ring_ms = ?, failures = ?, error = ?, updated_ms = ?, lost = 0,
-      session = NULL, stamp = NULL, lease_ms = NULL, started = 0 WHERE generation = ?`),
-    release:
-      prepare(`UPDATE tocsin_live SET ring_ms = ?, lost = ?, updated_ms = ?, session = NULL, stamp = NULL,
-      lease_ms = NULL, started = 0 WHERE generation = ?`),
-    giveBack: prepare(`UPDATE tocsin_live SET session = NULL, stamp = NULL, lease_ms = NULL, started = 0,
-      deliveries = deliveries - 1 WHERE generation = ?`),
+      ${FREE} WHERE ${AT}`),
+    release: prepare(`UPDATE tocsin_live SET ring_ms = ?, lost = ?, updated_ms = ?, ${FREE} WHERE ${AT}`),
+    giveBack: prepare(`UPDATE tocsin_live SET ${FREE}, deliveries = deliveries - 1 WHERE ${AT}`),
     end: prepare(`INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, ${CARRIED})
-      SELECT generation, ?, ?, failures, error, ${CARRIED} FROM tocsin_live WHERE generation = ?`),
+      SELECT generation, ?, ?, failures, error, ${CARRIED} FROM tocsin_live
+      WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`).pluck(),
     bury: prepare(`INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, cause, ${CARRIED})
-      SELECT generation, ?, ?, ?, ?, ?, ${CARRIED} FROM tocsin_live WHERE generation = ?`),
+      SELECT generation, ?, ?, ?, ?, ?, ${CARRIED} FROM tocsin_live WHERE ${AT}`),
     grave: prepare(`SELECT * FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`),
     revive:
       prepare(`INSERT INTO tocsin_live (generation, topic, cell, key, due_ms, ring_ms, updated_ms, priority,
       deliveries, created_ms, tags, checksum, body)
       SELECT generation, topic, cell, key, ?, ?, ?, priority, deliveries, created_ms, tags, checksum, body
-      FROM tocsin_ended WHERE generation = ?`),
-    forget: prepare('DELETE FROM tocsin_ended WHERE generation = ?'),
+      FROM tocsin_ended WHERE ${AT} AND state = ${DEAD}`),
     purge: prepare(`DELETE FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`),
-    sweep: prepare(`DELETE FROM tocsin_ended WHERE generation IN (
-      SELECT generation FROM tocsin_ended WHERE topic = ? AND state = ? AND ended_ms < ? LIMIT ?)`),
+    sweep: prepare(`DELETE FROM tocsin_ended WHERE (topic, state, ended_ms, key, generation) IN (
+      SELECT topic, state, ended_ms, key, generation FROM tocsin_ended
+      WHERE topic = ? AND state = ? AND ended_ms < ? LIMIT ?)`),
     deadCount: prepare('SELECT dead FROM tocsin_topic WHERE id = ?').pluck(),
-    oldDead: prepare(`SELECT generation, ended_ms FROM tocsin_ended
+    oldDead: prepare(`SELECT cell, key, ended_ms FROM tocsin_ended
       WHERE topic = ? AND state = ${DEAD} ORDER BY ended_ms LIMIT ?`),
   }
 }
