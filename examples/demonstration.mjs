@@ -4,7 +4,11 @@
  *
  *   npm start                    in a terminal a live view, into a pipe a line a second
  *   npm start -- --seconds 3     the same in less time
+ *
+ * The timers are kept in a file. Stop it half-way, or kill it; start it again, and the timers go on.
  */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { Tocsin } from 'tocsin'
@@ -15,13 +19,26 @@ const BURST = 4_000
 const PAID = 500
 const FAILING = ORDERS - 1
 
-const { values } = parseArgs({ options: { seconds: { type: 'string', default: '8' } } })
-const spanMs = Math.max(1, Number(values.seconds) || 8) * 1000
-// Half a second ahead, so that all timers are set before the first is due.
-const startMs = Date.now() + 500
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '8' },
+    file: { type: 'string', default: './.tocsin/demonstration.db' },
+  },
+})
+const openedMs = Date.now()
+
+// One order fails on purpose; its log line would only tear the picture.
+const toc = await Tocsin.open({ ledger: `sqlite:${values.file}`, logger: false }).catch((error) => {
+  console.error(`\n  ${error.message}\n`)
+  process.exit(1)
+})
+const topic = toc.topic('close-unpaid-order', { retry: { min: '500ms' }, retention: '1h' })
+const { pending: left, claimed: leftInHands } = await topic.counts()
+// Timers of a run that was stopped or killed: they go on.
+const isResumed = left + leftInHands > 0
 
 // Our own list of what is due when: what the library says about itself is not what we check it by.
-const dueMs = Array.from({ length: ORDERS }, (_, order) => startMs + delayMs(order))
+const { startMs, spanMs, dueMs } = isResumed ? recordOfLastRun() : newRecord()
 const tasks = dueMs.map((at, order) => ({ key: `order-${order}`, payload: { order }, at }))
 const payers = tasks.filter(({ at }) => at > startMs + 0.85 * spanMs).slice(0, PAID)
 
@@ -31,22 +48,20 @@ const paid = new Set()
 const timesClosed = new Uint8Array(ORDERS)
 const tally = { closed: 0, twice: 0, closedThoughPaid: 0, failures: 0 }
 
-// ── All of Tocsin that it takes: open, a topic, schedule, consume, and cancel. ──────────────────────────────
+// ── The rest of Tocsin that it takes: schedule, consume, and cancel. ─────────────────────────────────────────
 
-// One order fails on purpose; its log line would only tear the picture.
-const toc = await Tocsin.open({ timetable: 'memory:', logger: false })
-const topic = toc.topic('close-unpaid-order', { retry: { min: '500ms' } })
 toc.on('retry', () => tally.failures++)
 
 const beforeMs = performance.now()
-await topic.scheduleMany(tasks)
+if (!isResumed) await topic.scheduleMany(tasks)
 const schedulingMs = Math.ceil(performance.now() - beforeMs)
 // Handlers that mostly wait can be many: those of the burst all run at once.
 topic.consume(close, { concurrency: 5_000 })
 
 /** Called when the time of an order is up. To throw is to be tried again later. */
 async function close({ key, payload: { order }, attempt }) {
-  const lateMs = Date.now() - dueMs[order]
+  // What fell due while nobody was running cannot be on time: it counts from when we were back.
+  const lateMs = Date.now() - Math.max(dueMs[order], isResumed ? openedMs : 0)
   if (attempt === 1) lateness.add(lateMs)
   if (order < BURST) burst.add(lateMs)
   if (order === FAILING && attempt <= 2) throw new Error('the warehouse does not answer')
@@ -86,7 +101,11 @@ process.once('SIGINT', () => (interrupted = true))
 
 const forecast = await topic.forecast({ from: startMs, to: startMs + spanMs + 1, step: spanMs / WIDTH })
 print(`\n  ${paint.accent('▟▙')} ${paint.strong('tocsin')}  ${paint.quiet('a timeout center')}\n\n`)
-print(`  ${figure(ORDERS)} timers set in ${schedulingMs} ms, all in this process.\n`)
+if (isResumed) print(`  ${figure(left + leftInHands)} timers of the run before are still here. They go on.\n`)
+else {
+  print(`  ${figure(ORDERS)} timers set in ${schedulingMs} ms, each on the disk before we were told.\n`)
+  print(`  ${paint.quiet('Stop it, or kill it: the next start goes on where this one ended.')}\n`)
+}
 await watch()
 // A handler that still runs after Ctrl-C is not worth a wait of 20 seconds, the default.
 await toc.close({ timeout: '1s' })
@@ -97,15 +116,19 @@ async function watch() {
   let counts = await topic.counts()
   let seconds = 0
   let asked = 0
-  while (!interrupted && counts.pending + counts.claimed > 0 && passed() * spanMs < spanMs + STUCK_MS) {
+  const stuckMs = Math.max(startMs + spanMs, openedMs) + STUCK_MS
+  while (!interrupted && counts.pending + counts.claimed > 0 && Date.now() < stuckMs) {
     // All who pay have paid by two fifths of the time, long before their orders would be closed.
-    const payingNow = payers.slice(asked, Math.floor(PAID * Math.min(1, Math.max(0, passed() / 0.4))))
+    const payingNow = isResumed
+      ? []
+      : payers.slice(asked, Math.floor(PAID * Math.min(1, Math.max(0, passed() / 0.4))))
     asked += payingNow.length
     await Promise.all(payingNow.map(pay))
     // Asked right before it is shown, so that the figures are of one moment.
     counts = await topic.counts()
     if (isLive) redraw(view(counts))
-    else if (passed() * spanMs >= seconds * 1000) print(`${plainLine(seconds++, counts)}\n`)
+    else if (Date.now() - Math.max(startMs, openedMs) >= seconds * 1000)
+      print(`${plainLine(seconds++, counts)}\n`)
     await sleep(FRAME_MS)
   }
   if (isLive) redraw(view(counts), true)
@@ -113,20 +136,23 @@ async function watch() {
 }
 
 function summary() {
-  const expected = ORDERS - paid.size
+  const expected = isResumed ? left + leftInHands : ORDERS - paid.size
   const problems = problemsOf({ ...tally, expected, early: lateness.early })
   if (problems.length > 0) {
     process.exitCode = 1
     return print(`\n  ${paint.bad('This must not happen:')} ${problems.join('; ')}.\n\n`)
   }
   const { accent, good, strong } = paint
+  const done = isResumed
+    ? `${figure(expected)} closed after the restart, 0 early, 0 lost.`
+    : `${figure(expected)} closed, each once, 0 early. ${figure(paid.size)} cancelled, 0 of them fired.`
   print(`
-  ${good('✓')} ${figure(expected)} closed, each once, 0 early. ${figure(paid.size)} cancelled, 0 of them fired.
+  ${good('✓')} ${done}
 
   ${strong('Your first timer')}
 
     ${accent("import { Tocsin } from 'tocsin'")}
-    ${accent("const toc = await Tocsin.open({ timetable: 'memory:' })")}
+    ${accent('const toc = await Tocsin.open()')}
     ${accent("const orders = toc.topic('close-unpaid-order')")}
     ${accent('orders.consume(async (task) => console.log(task.key, task.payload))')}
     ${accent("await orders.schedule({ key: 'order-1', payload: { eur: 99 }, delay: '3s' })")}
@@ -136,16 +162,32 @@ function summary() {
 
 function stopped() {
   process.exitCode = 130
-  print("\n  Stopped. What was pending is gone: 'memory:' keeps timers in the process.\n\n")
+  print(`\n  Stopped. What was pending waits in ${values.file}: start again, and it goes on.\n\n`)
 }
 
 // ── When, and what it looks like. ───────────────────────────────────────────────────────────────────────────
 
+/** Kept beside the timers, so that a second run can check them, too. */
+function newRecord() {
+  const span = Math.max(1, Number(values.seconds) || 8) * 1000
+  // Half a second ahead, so that all timers are set before the first is due.
+  const start = Date.now() + 500
+  const due = Array.from({ length: ORDERS }, (_, order) => start + delayMs(order, span))
+  const record = { startMs: start, spanMs: span, dueMs: due }
+  mkdirSync(dirname(values.file), { recursive: true })
+  writeFileSync(`${values.file}.json`, JSON.stringify(record))
+  return record
+}
+
+function recordOfLastRun() {
+  return JSON.parse(readFileSync(`${values.file}.json`, 'utf8'))
+}
+
 /** The first 4,000 at one instant in the middle, the failing one early on, the others at random, in waves. */
-function delayMs(order) {
+function delayMs(order, span) {
   const random = Math.random()
   const share = order < BURST ? 0.5 : order === FAILING ? 0.2 : random + Math.sin(random * 8 * Math.PI) / 40
-  return Math.ceil(Math.min(1, Math.max(0, share)) * spanMs)
+  return Math.ceil(Math.min(1, Math.max(0, share)) * span)
 }
 
 /** 0 when the first may be due, 1 when the last is. */
@@ -159,7 +201,8 @@ function view({ pending, claimed }) {
   const ms = (name, value) => `${quiet(name)} ${strong(`${figure(value)} ms`)}`
   const percentiles = [ms('p50', lateness.percentileMs(0.5)), ms('p99', lateness.percentileMs(0.99))]
   const early = `${quiet('early')} ${(lateness.early === 0 ? strong : bad)(figure(lateness.early))}`
-  const fired = `${strong(figure(tally.closed))} of ${figure(ORDERS)} fired`
+  const total = isResumed ? left + leftInHands : ORDERS
+  const fired = `${strong(figure(tally.closed))} of ${figure(total)} fired`
   return [
     sentence(pending),
     '',
@@ -177,6 +220,8 @@ function view({ pending, claimed }) {
 }
 
 function sentence(pending) {
+  if (isResumed)
+    return pending === 0 ? 'Done.' : 'What fell due meanwhile fires at once, the rest at its moment.'
   if (passed() < 0) return 'They wait. Each order is closed when its time is up.'
   if (passed() < 0.5) return 'Each order is closed at its own moment, unless it is paid before.'
   if (burst.count < BURST) return `Now ${figure(BURST)} are due at the same instant.`
@@ -185,6 +230,7 @@ function sentence(pending) {
 }
 
 function failingStory() {
+  if (isResumed) return figure(tally.failures)
   const { failures } = tally
   const name = `order-${FAILING}`
   if (timesClosed[FAILING] > 0)

@@ -80,6 +80,8 @@ export type ClaimVerdict =
   | { readonly kind: 'suspect'; readonly hint: Hint }
   /** The third lease in a row was lost, the last one alone: it is dead from now on. */
   | { readonly kind: 'poison'; readonly error: string }
+  /** It is not what was written: it is dead from now on, and nobody gets it. */
+  | { readonly kind: 'damaged'; readonly error: string }
 
 export interface LedgerSettlement extends Place {
   readonly stamp: number

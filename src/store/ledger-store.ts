@@ -154,7 +154,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    const { ledger, table, clock } = this.#parts
+    const { ledger, table, clock, logger } = this.#parts
     const lost = await this.#rescue(at)
     // Before the question is sent: no lease is taken to be longer than it is.
     const sentMs = clock.monotonicNow()
@@ -190,7 +190,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       await this.#told(table.settle(at, settlements))
       const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
       await this.#put(at.topic, again)
-      for (const { key, verdict } of refused) if (verdict.kind === 'poison') poisoned.push(key)
+      for (const { key, verdict } of refused) {
+        if (verdict.kind === 'poison') poisoned.push(key)
+        if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
+      }
     }
     this.#residences.get(at.topic)?.loader.nudge()
     const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)

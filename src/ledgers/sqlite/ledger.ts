@@ -112,7 +112,7 @@ export class SqliteLedger implements Ledger {
   }
 
   get(topic: string, place: Place): Promise<EntryView | null> {
-    return this.#read((from, moment) => from.get(topic, place, moment))
+    return this.#read((from) => from.get(topic, place))
   }
 
   list(topic: string, query: ListQuery): Promise<EntryView[]> {

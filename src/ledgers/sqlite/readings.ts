@@ -40,10 +40,9 @@ export class Readings {
     this.#statements = prepareAll(database)
   }
 
-  get(topicName: string, { key, cell }: Place, moment: Moment): EntryView | null {
+  get(topicName: string, { key, cell }: Place): EntryView | null {
     const topic = this.#topicId(topicName)
     const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-    // Cancelled, and its holder is gone: it has ended, only nobody came by to write that down.
     if (row !== undefined) return liveView(topicName, row, this.#isClaimed(row))
     const ended = this.#statements.lastEnded.get(topic, key) as EndedRow | undefined
     return ended === undefined ? null : endedView(topicName, ended)

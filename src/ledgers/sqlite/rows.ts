@@ -77,11 +77,13 @@ export function checksumOf(key: string, body: string): number {
   return crc32(body, crc32(key))
 }
 
-export function checkRow(
-  topic: string,
-  { key, body, checksum }: Pick<LiveRow, 'key' | 'body' | 'checksum'>,
-): void {
-  if (checksum === checksumOf(key, body)) return
+export function isIntact({ key, body, checksum }: Pick<LiveRow, 'key' | 'body' | 'checksum'>): boolean {
+  return checksum === checksumOf(key, body)
+}
+
+function checkRow(topic: string, row: Pick<LiveRow, 'key' | 'body' | 'checksum'>): void {
+  if (isIntact(row)) return
+  const { key } = row
   throw new TocsinError(
     'ledger-damaged',
     `the task '${key}' of topic '${topic}' is not what was written: its checksum differs. Restore the ledger from a copy`,
@@ -119,7 +121,6 @@ export type ClaimedRow = Pick<
 >
 
 export function claimedTaskOf(topic: string, row: ClaimedRow): ClaimedTask {
-  checkRow(topic, row)
   return {
     id: taskId(topic, row.key, row.generation),
     key: row.key,

@@ -27,6 +27,7 @@ import {
   type EndedState,
   ENDED_STATES,
   hintOf,
+  isIntact,
   type LiveRow,
   LOSSES_OF_A_SUSPECT,
   priorityNumber,
@@ -257,7 +258,10 @@ export class Transitions {
     ) as ClaimedRow | undefined
     if (taken !== undefined) {
       this.#count(topic, 'claimed', 1)
-      return { kind: 'ours', task: claimedTaskOf(topicName, taken) }
+      if (isIntact(taken)) return { kind: 'ours', task: claimedTaskOf(topicName, taken) }
+      // It must not be delivered, and it must not hold up the others of its cell.
+      this.#bury(topic, this.#row(topic, place) as LiveRow, 'payload', DAMAGED, false, moment)
+      return { kind: 'damaged', error: DAMAGED }
     }
     const row = this.#row(topic, place)
     if (row === undefined) return { kind: 'gone' }
@@ -460,6 +464,8 @@ export class Transitions {
 function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
   return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
 }
+
+const DAMAGED = 'the ledger is damaged here: the task is not what was written, its checksum differs'
 
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
