@@ -2,6 +2,7 @@
 import type { ConfigView, LiveConfig } from './config.ts'
 import type { Duration } from './duration.ts'
 import type { Instant } from './instant.ts'
+import type { SqliteDatabase } from './ledgers/sqlite/options.ts'
 import type { Context, Tx } from './runtime/call.ts'
 import type { StopReport } from './runtime/consumer.ts'
 import type { BatchHandler, Handler } from './runtime/performer.ts'
@@ -27,8 +28,8 @@ export type Selector =
 export type Shift = { readonly shift: string; readonly delay?: undefined; readonly at?: undefined }
 
 export interface WriteOptions {
-  /** The caller's transaction, in the database that has the ledger. */
-  readonly tx?: Tx | undefined
+  /** The caller's transaction, in the database that has the ledger: a better-sqlite3 database that shares its file. */
+  readonly tx?: Tx | SqliteDatabase | undefined
 }
 
 export interface BulkOptions extends WriteOptions {

@@ -51,8 +51,11 @@ describe.each(documents().filter((file) => examples.some((example) => example.fi
     it.each(examples.filter((example) => example.file === file))(
       'line $line runs and prints what it says',
       async (example) => {
+        // Each in a folder of its own: some write files.
+        const cwd = `${FOLDER}/in-${nameOf(example)}`
+        mkdirSync(cwd)
         const { stdout, stderr } = await run(process.execPath, [`${FOLDER}/out/${nameOf(example)}.mjs`], {
-          cwd: ROOT,
+          cwd,
           timeout: 15_000,
         })
         expect(stderr).toBe('')
