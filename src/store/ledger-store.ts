@@ -123,7 +123,11 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
     const follow = async (topic: string, places: readonly Place[]) => {
-      for await (const _ of transaction.ended()) await this.#catchUp(topic, places)
+      for await (const _ of transaction.ended()) {
+        // The ledger has it, or will: the next start finds it there. Whoever closes need not wait for strangers.
+        if (this.#isClosed) return
+        await this.#catchUp(topic, places)
+      }
     }
     const following = (topic: string, places: readonly Place[]): void => {
       const followed = follow(topic, places)
