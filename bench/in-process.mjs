@@ -1,11 +1,9 @@
 /**
  * Tocsin alone, timers in the memory of one process, through the public API. Each measurement has a process of its
- * own (bench/in-process-run.mjs): what one leaves to the garbage collector does not burden the next.
+ * own (bench/in-process-run.mjs).
  */
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { getHeapStatistics } from 'node:v8'
+import { answerOf } from './child.mjs'
 import { FIGURES } from './in-process-figures.mjs'
 
 /** In MiB, for 5,000,000 tasks and some air: the limit that Node.js sets itself depends on the machine. */
@@ -21,7 +19,6 @@ export const notes = [
 ]
 
 const PENDING = [100_000, 5_000_000]
-const CHILD = fileURLToPath(new URL('in-process-run.mjs', import.meta.url))
 
 export async function run({ runs, pending = PENDING, figureIds: wanted, progress }) {
   const figures = FIGURES.filter(({ id }) => wanted.includes(id))
@@ -44,17 +41,9 @@ export async function run({ runs, pending = PENDING, figureIds: wanted, progress
   return [...rows.values()]
 }
 
-async function measure(figureId, pending) {
-  const child = fork(CHILD, [figureId, String(pending)], {
-    execArgv: ['--expose-gc', `--max-old-space-size=${HEAP_MIB}`],
+function measure(figureId, pending) {
+  return answerOf('in-process-run.mjs', [figureId, String(pending)], {
+    what: `${figureId} with ${pending} pending`,
+    execArgv: [`--max-old-space-size=${HEAP_MIB}`],
   })
-  let measured = null
-  child.on('message', (message) => {
-    measured = message
-  })
-  const [code, signal] = await once(child, 'exit')
-  if (code === 0 && measured !== null) return measured
-  throw new Error(
-    `${figureId} with ${pending} pending failed (${signal ?? `exit code ${code}`}); it says why above`,
-  )
 }

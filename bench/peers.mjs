@@ -6,11 +6,21 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
-/** BullMQ leaves the choice of a Redis client to its user; bee-queue brings its own. */
-export const PEERS = { 'bee-queue': '2.0.0', bullmq: '6.7.0', ioredis: '6.0.0' }
+/**
+ * BullMQ leaves the choice of a Redis client to its user; bee-queue brings its own. bunqueue runs on Bun alone, which
+ * npm installs too.
+ */
+export const PEERS = {
+  'bee-queue': '2.0.0',
+  bullmq: '6.7.0',
+  bun: '1.4.4',
+  bunqueue: '2.9.5',
+  ioredis: '6.0.0',
+}
 
 const FOLDER = new URL('.peers/', import.meta.url)
 const MANIFEST = new URL('package.json', FOLDER)
@@ -18,6 +28,12 @@ const require = createRequire(MANIFEST)
 
 /** A peer, as its users get it. */
 export const peer = (name) => require(name)
+
+/** The program that a peer is, once it is installed. */
+export function peerProgram(name) {
+  const manifest = require.resolve(`${name}/package.json`)
+  return join(dirname(manifest), require(manifest).bin[name])
+}
 
 export async function installPeers(progress) {
   const wanted = `${JSON.stringify({ private: true, dependencies: PEERS }, null, 2)}\n`

@@ -1,143 +1,27 @@
-/**
- * The figures of the suite 'redis'. Each is measured on an empty queue of one contender (bench/contenders), and
- * answers a number for each of its rows. What a call gets is made before the clock starts, for everybody.
- */
-import { setImmediate as turn } from 'node:timers/promises'
-import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
+/** The figures of the suite 'redis': those of any queue, and what its tasks take in Redis. */
+import { queueFigures } from './queue-figures.mjs'
 import { restingBytes } from './redis-server.mjs'
 
-const HOUR_MS = 3_600_000
-const IN_FLIGHT = 5_000
-const BURST_CONCURRENCY = 200
-const STEADY_CONCURRENCY = 64
-
-const rate = (id, title) => ({ id, title, unit: 'tasks/s', better: 'more' })
-
-export const FIGURES = [
-  {
-    id: 'redis-bulk',
-    rows: [
-      rate('redis-bulk', 'bulk schedule'),
-      { id: 'redis-memory', title: 'Redis memory per pending task', unit: 'bytes', better: 'less' },
-    ],
-    count: 200_000,
-    async measure(queue, { port, count }) {
-      const emptyBytes = await restingBytes(port)
-      const tasks = tasksFor(queue, count)
-      const perSecond = await rateOf(count, () => queue.scheduleMany(tasks))
-      await expectLeft(queue, count)
-      return { 'redis-bulk': perSecond, 'redis-memory': ((await restingBytes(port)) - emptyBytes) / count }
-    },
-  },
-  {
-    id: 'redis-single',
-    rows: [rate('redis-single', 'single schedule calls, concurrent')],
-    count: 100_000,
-    async measure(queue, { count }) {
-      const pieces = inPieces(tasksFor(queue, count), IN_FLIGHT)
-      const perSecond = await rateOf(count, async () => {
-        for (const tasks of pieces) await Promise.all(tasks.map((task) => queue.schedule(task)))
-      })
-      await expectLeft(queue, count)
-      return { 'redis-single': perSecond }
-    },
-  },
-  {
-    id: 'redis-cancel',
-    rows: [rate('redis-cancel', 'cancel by key, concurrent')],
-    count: 100_000,
-    async measure(queue, { count }) {
-      await queue.scheduleMany(tasksFor(queue, count))
-      // Not in the order they came in.
-      const keys = shuffled(Array.from({ length: count }, (_, n) => keyOf(n)))
-      let cancelled = 0
-      const perSecond = await rateOf(count, async () => {
-        for (const piece of inPieces(keys, IN_FLIGHT)) {
-          const answers = await Promise.all(piece.map((key) => queue.cancel(key)))
-          cancelled += answers.filter(Boolean).length
-        }
-      })
-      if (cancelled !== count) throw new Error(`${cancelled} of ${count} were cancelled`)
-      await expectLeft(queue, 0)
-      return { 'redis-cancel': perSecond }
-    },
-  },
-  {
-    id: 'redis-burst',
-    rows: [rate('redis-burst', 'burst, drained and settled')],
-    count: 200_000,
-    measure: async (queue, { count }) => ({ 'redis-burst': await drained(queue, count) }),
-  },
-  {
-    id: 'redis-lateness',
-    rows: [
-      { id: 'redis-lateness-p50', title: 'lateness at 1,000 tasks/s, p50', unit: 'ms', better: 'less' },
-      { id: 'redis-lateness-p99', title: 'lateness at 1,000 tasks/s, p99', unit: 'ms', better: 'less' },
-    ],
-    count: 20_000,
-    async measure(queue, { count }) {
-      const latenessesMs = await steadyLatenesses(queue, count)
-      return {
-        'redis-lateness-p50': percentile(latenessesMs, 0.5),
-        'redis-lateness-p99': percentile(latenessesMs, 0.99),
-      }
-    },
-  },
-]
-
-function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
-  return [...orders(0, count, (n) => ({ atMs: dueMs(n) }))].map(queue.taskOf)
+const MEMORY = {
+  id: 'redis-memory',
+  title: 'Redis memory per pending task',
+  unit: 'bytes',
+  better: 'less',
 }
 
-/** That everything took place: who loses half of the tasks is fast. */
-async function expectLeft(queue, count) {
-  const left = await queue.left()
-  if (left !== count) throw new Error(`${left} tasks are left where there should be ${count}`)
-}
+export const FIGURES = queueFigures('redis').map((figure) =>
+  figure.id === 'redis-bulk' ? withMemory(figure) : figure,
+)
 
-/** How fast this contender schedules on this machine. The warm-up finds out; before it, this is slow enough. */
-let schedulesPerSecond = 10_000
-
-/** Schedules tasks due from an instant that is far enough away to be done before, and then idle for a while. */
-async function scheduleAhead(queue, count, startMs, dueMs) {
-  const startedMs = Date.now()
-  await queue.scheduleMany(tasksFor(queue, count, dueMs))
-  await expectLeft(queue, count)
-  if (Date.now() >= startMs) throw new Error('the first task was due before the last was scheduled')
-  schedulesPerSecond = (count * 1000) / (Date.now() - startedMs)
-  globalThis.gc()
-}
-
-const farEnoughMs = (count) => Date.now() + 2_000 + (2 * count * 1000) / schedulesPerSecond
-
-/** All due at one instant: tasks per second from that instant until every outcome is recorded. */
-async function drained(queue, count) {
-  const atMs = farEnoughMs(count)
-  await scheduleAhead(queue, count, atMs, () => atMs)
-  const tally = tallyTo(count)
-  const stop = await queue.consume(() => tally.note(1), BURST_CONCURRENCY)
-  if (Date.now() >= atMs) throw new Error('the worker was not up before the burst was due')
-  await tally.reached
-  // The last handler has ended; its outcome is on its way.
-  while ((await queue.left()) > 0) await turn()
-  const tookMs = Date.now() - atMs
-  await stop()
-  if (tally.count !== count) throw new Error(`${tally.count} calls for ${count} tasks`)
-  return (count * 1000) / tookMs
-}
-
-/** One due every millisecond, by our own list of what is due when; the worker is there before the first task is. */
-async function steadyLatenesses(queue, count) {
-  const latenessesMs = []
-  const tally = tallyTo(count)
-  const startMs = farEnoughMs(count)
-  const stop = await queue.consume((key) => {
-    latenessesMs.push(Date.now() - startMs - Number(key.slice('order-'.length)))
-    tally.note(1)
-  }, STEADY_CONCURRENCY)
-  await scheduleAhead(queue, count, startMs, (n) => startMs + n)
-  await tally.reached
-  await stop()
-  if (queue.isNeverEarly && latenessesMs.some((ms) => ms < 0)) throw new Error('a task fired early')
-  return latenessesMs
+/** `place` is the port of the server. */
+function withMemory(figure) {
+  return {
+    ...figure,
+    rows: [...figure.rows, MEMORY],
+    async measure(queue, { place, count }) {
+      const emptyBytes = await restingBytes(place)
+      const measured = await figure.measure(queue, { count })
+      return { ...measured, 'redis-memory': ((await restingBytes(place)) - emptyBytes) / count }
+    },
+  }
 }

@@ -9,7 +9,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /** The same for whoever is measured; everything else is as Redis comes. */
-export const SETTINGS = ['--save', '', '--appendonly', 'no']
+const SETTINGS = ['--save', '', '--appendonly', 'no']
+export const SETTINGS_TEXT = SETTINGS.map((word) => word || '""').join(' ')
 
 const UP_WITHIN_MS = 10_000
 

@@ -1,32 +1,25 @@
-/**
- * Tocsin on Redis beside BullMQ and bee-queue. Each measurement has a process of its own (bench/redis-run.mjs) and a
- * Redis server of its own; the contenders take turns, so that a slow minute of the machine hits all of them.
- */
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
-import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
-import { installPeers, PEERS } from './peers.mjs'
+/** Tocsin on Redis beside BullMQ and bee-queue, each measurement with a Redis server of its own. */
+import { PEERS } from './peers.mjs'
+import { idsIn, planOf, prepare, rowsOf, withRedis } from './queue-suite.mjs'
 import { FIGURES } from './redis-figures.mjs'
 import { how, rawPairsPerSecond } from './redis-raw.mjs'
-import { redisInfo, SETTINGS, startRedis } from './redis-server.mjs'
+import { SETTINGS_TEXT } from './redis-server.mjs'
 
-const CHILD = fileURLToPath(new URL('redis-run.mjs', import.meta.url))
 const US = 'Tocsin'
 const RIVAL = 'BullMQ'
 const RAW = 'raw Redis'
 
 const CONTENDERS = [
-  { series: US, module: 'tocsin' },
-  { series: RIVAL, module: 'bullmq' },
-  { series: 'bee-queue', module: 'bee-queue' },
+  { series: US, module: 'tocsin', within: withRedis },
+  { series: RIVAL, module: 'bullmq', within: withRedis },
+  { series: 'bee-queue', module: 'bee-queue', within: withRedis },
 ]
 
 export const name = 'redis'
 export const title = 'Timers in Redis, beside BullMQ and bee-queue'
-export const figureIds = [...new Set(FIGURES.flatMap(({ id, rows }) => [id, ...rows.map((row) => row.id)]))]
+export const figureIds = idsIn(FIGURES)
 export const notes = [
-  `Redis without persistence (${SETTINGS.map((word) => word || '""').join(' ')}), on the same machine; handlers that do nothing.`,
+  `Redis without persistence (${SETTINGS_TEXT}), on the same machine; handlers that do nothing.`,
   'BullMQ: addBulk of 500, 2 at a time, removeOnComplete. bee-queue: saveAll of 500, 2 at a time, removeOnSuccess, no events,',
   'no stored jobs, delayedDebounce 1 ms. The burst: 200 at a time; lateness: 64 at a time. What was tried: bench/README.md.',
   `Raw Redis: ${how}.`,
@@ -49,78 +42,14 @@ export const targets = [
 export const versions = {}
 
 export async function run({ runs, figureIds: wanted, progress }) {
-  await prepare(progress)
-  const plan = planOf(wanted)
-  const rows = new Map()
-  for (let nth = 1, step = 0; nth <= runs; nth++)
-    for (const { figure, series, measure } of plan) {
-      progress(`${++step} of ${runs * plan.length}: run ${nth}, ${figure.id}, ${series}`)
-      const measured = await measure()
-      for (const shape of figure.rows.filter(({ id }) => id in measured)) {
-        const key = `${shape.id} ${series}`
-        const ratioTo = series === US ? { ratioTo: RIVAL } : {}
-        if (!rows.has(key)) rows.set(key, { ...shape, series, ...ratioTo, runs: [] })
-        rows.get(key).runs.push(measured[shape.id])
-      }
-    }
-  return [...rows.values()]
-}
-
-/** One turn of everybody at every figure. */
-function planOf(wanted) {
-  const figures = FIGURES.filter(({ id, rows }) =>
-    [id, ...rows.map((row) => row.id)].some((any) => wanted.includes(any)),
-  )
-  return figures.flatMap((figure) => [
-    ...CONTENDERS.map(({ series, module }) => ({ figure, series, measure: () => inAChild(figure, module) })),
-    ...(figure.id === 'redis-bulk' ? [{ figure, series: RAW, measure: raw }] : []),
-  ])
-}
-
-async function prepare(progress) {
-  // Servers are ended by what runs when a process exits, which a signal by itself does not lead to.
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ])
-    process.once(signal, () => process.exit(code))
-  const needed = NEEDED.filter(({ program }) => program === 'redis-server')
-  const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
-  if (!isThere) throw new Error('the suite redis needs redis-server')
-  await installPeers(progress)
-  await withRedis(async ({ port }) => {
-    versions.Redis = (await redisInfo(port)).redis_version
-  })
+  versions.Redis = await prepare(name, progress)
   Object.assign(versions, { BullMQ: PEERS.bullmq, ioredis: PEERS.ioredis, 'bee-queue': PEERS['bee-queue'] })
+  const plan = planOf(name, FIGURES, CONTENDERS, wanted)
+  const after = plan.findLastIndex(({ figure }) => figure.id === 'redis-bulk')
+  if (after >= 0) plan.splice(after + 1, 0, { figure: plan[after].figure, series: RAW, measure: raw })
+  return rowsOf(plan, { runs, us: US, rival: RIVAL, progress })
 }
 
 function raw() {
-  return withRedis(async ({ port }) => ({ 'redis-bulk': await rawPairsPerSecond(port) }))
-}
-
-function inAChild(figure, module) {
-  return withRedis((server) =>
-    withRedis(async (warmUpServer) => {
-      const args = [figure.id, module, server.port, warmUpServer.port].map(String)
-      const child = fork(CHILD, args, { execArgv: ['--expose-gc'] })
-      let measured = null
-      child.on('message', (message) => {
-        measured = message
-      })
-      const [code, signal] = await once(child, 'exit')
-      if (code === 0 && measured !== null) return measured
-      throw new Error(
-        `${figure.id} of ${module} failed (${signal ?? `exit code ${code}`}); it says why above`,
-      )
-    }),
-  )
-}
-
-async function withRedis(work) {
-  const server = await startRedis()
-  try {
-    return await work(server)
-  } finally {
-    await server.stop()
-  }
+  return withRedis(async (port) => ({ 'redis-bulk': await rawPairsPerSecond(port) }))
 }

@@ -21,13 +21,14 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
+import * as embedded from './embedded.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
 import * as redis from './redis.mjs'
 import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
 
-const SUITES = [inProcess, redis]
+const SUITES = [inProcess, redis, embedded]
 const RUNS = '5'
 
 const { values } = parse({

@@ -1,8 +1,14 @@
-/** Tocsin on Redis, as anybody calls it: a topic with default settings, outcomes on. */
+/** Tocsin as anybody calls it: a topic with default settings, outcomes on. In a folder it is durable, too. */
+import { join } from 'node:path'
 import { Tocsin } from 'tocsin'
 
-export async function open(port) {
-  const toc = await Tocsin.open({ timetable: `redis://127.0.0.1:${port}` })
+/** In Redis, by the port of a server; or in a folder, without one. */
+export async function open(place) {
+  const where =
+    typeof place === 'number'
+      ? { timetable: `redis://127.0.0.1:${place}` }
+      : { ledger: `sqlite:${join(place, 'tocsin.db')}` }
+  const toc = await Tocsin.open(where)
   const topic = toc.topic('orders')
   return {
     isNeverEarly: true,

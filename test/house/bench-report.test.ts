@@ -47,6 +47,7 @@ const { rateIn } = await bench<{ rateIn: (csv: string) => number }>('redis-raw.m
 const suites = [
   await bench<{ figureIds: string[]; targets: Target[] }>('redis.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('in-process.mjs'),
+  await bench<{ figureIds: string[]; targets?: Target[] }>('embedded.mjs'),
 ]
 
 const bulk = { id: 'bulk', title: 'bulk schedule', unit: 'tasks/s', better: 'more' } as const

@@ -1,0 +1,71 @@
+/**
+ * Tocsin without a server, its tasks in a SQLite file that is on the disk before a call is answered; beside bunqueue,
+ * which does the like on Bun, and BullMQ, which needs a Redis server.
+ */
+import { how, syncsPerSecond } from './disk.mjs'
+import { FIGURES } from './embedded-figures.mjs'
+import { PEERS, peerProgram } from './peers.mjs'
+import { idsIn, planOf, prepare, rowsOf, withFolder, withRedis } from './queue-suite.mjs'
+import { SETTINGS_TEXT } from './redis-server.mjs'
+import { figureText, median } from './report.mjs'
+
+const US = 'Tocsin'
+const RIVAL = 'BullMQ'
+const LIKE_US = 'bunqueue'
+
+const CONTENDERS = [
+  { series: US, module: 'tocsin', within: withFolder },
+  { series: RIVAL, module: 'bullmq', within: withRedis },
+  { series: LIKE_US, module: 'bunqueue', within: withFolder, program: () => peerProgram('bun') },
+]
+
+export const name = 'embedded'
+export const title = 'Durable timers without a server'
+export const figureIds = idsIn(FIGURES)
+/** Also what the disk gave, once the suite has run. */
+export const notes = [
+  'Tocsin: a ledger in SQLite (WAL, synchronous FULL): on the disk before a call is answered. Ended tasks stay for a week.',
+  `BullMQ: Redis without persistence (${SETTINGS_TEXT}), on the same machine; addBulk of 500, 2 at a time, removeOnComplete.`,
+  'bunqueue: embedded, on Bun, durable: true, addBulk of 10,000, batchSize 1,000, drainDelay 1 ms, removeOnComplete. Its SQLite is',
+  'WAL, synchronous NORMAL: a call is answered once its task is written, before it is on the disk.',
+  'Handlers do nothing. The burst: 200 at a time; lateness: 64 at a time. What was tried: bench/README.md.',
+]
+
+const more = { better: 'more', of: US }
+export const targets = [
+  { id: 'P7', title: 'bulk schedule', figure: 'embedded-bulk', ...more, to: RIVAL, must: 2.5, aim: 4 },
+  { id: 'P7', title: 'burst', figure: 'embedded-burst', ...more, to: RIVAL, must: 1.5, aim: 3 },
+  { id: 'P15', title: 'bulk schedule', figure: 'embedded-bulk', ...more, to: LIKE_US, must: 2, aim: 8 },
+]
+
+/** Who was measured; known once the suite has run. */
+export const versions = {}
+
+export async function run({ runs, figureIds: wanted, progress }) {
+  versions.Redis = await prepare(name, progress)
+  Object.assign(versions, {
+    BullMQ: PEERS.bullmq,
+    ioredis: PEERS.ioredis,
+    bunqueue: PEERS.bunqueue,
+    Bun: PEERS.bun,
+  })
+  const syncs = []
+  // The disk has a turn as well, once in each run.
+  const disk = {
+    figure: { id: 'fdatasync', rows: [] },
+    series: 'the disk',
+    measure: async () => {
+      syncs.push(await withFolder(syncsPerSecond))
+      return {}
+    },
+  }
+  const plan = [disk, ...planOf(name, FIGURES, CONTENDERS, wanted)]
+  const rows = await rowsOf(plan, { runs, us: US, rival: RIVAL, progress })
+  notes.push(diskNote(syncs))
+  return rows
+}
+
+function diskNote(syncs) {
+  const all = syncs.map(figureText).join(', ')
+  return `The disk: ${figureText(median(syncs))} syncs/s (${how}; the single runs: ${all}).`
+}

@@ -1,0 +1,146 @@
+/**
+ * What is measured on a queue, whoever's it is and wherever it keeps its tasks. Each figure is measured on an empty
+ * queue of one contender (bench/contenders), and answers a number for each of its rows. What a call gets is made
+ * before the clock starts, for everybody.
+ */
+import { setImmediate as turn } from 'node:timers/promises'
+import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
+
+const HOUR_MS = 3_600_000
+const IN_FLIGHT = 5_000
+const BURST_CONCURRENCY = 200
+const STEADY_CONCURRENCY = 64
+
+const rate = (id, title) => ({ id, title, unit: 'tasks/s', better: 'more' })
+
+/** The figures of a suite, whose name their ids begin with. */
+export const queueFigures = (suite) => [
+  {
+    id: `${suite}-bulk`,
+    rows: [rate(`${suite}-bulk`, 'bulk schedule')],
+    count: 200_000,
+    measure: async (queue, { count }) => ({ [`${suite}-bulk`]: await bulk(queue, count) }),
+  },
+  {
+    id: `${suite}-single`,
+    rows: [rate(`${suite}-single`, 'single schedule calls, concurrent')],
+    count: 100_000,
+    measure: async (queue, { count }) => ({ [`${suite}-single`]: await single(queue, count) }),
+  },
+  {
+    id: `${suite}-cancel`,
+    rows: [rate(`${suite}-cancel`, 'cancel by key, concurrent')],
+    count: 100_000,
+    measure: async (queue, { count }) => ({ [`${suite}-cancel`]: await cancelled(queue, count) }),
+  },
+  {
+    id: `${suite}-burst`,
+    rows: [rate(`${suite}-burst`, 'burst, drained and settled')],
+    count: 200_000,
+    measure: async (queue, { count }) => ({ [`${suite}-burst`]: await drained(queue, count) }),
+  },
+  {
+    id: `${suite}-lateness`,
+    rows: [
+      { id: `${suite}-lateness-p50`, title: 'lateness at 1,000 tasks/s, p50', unit: 'ms', better: 'less' },
+      { id: `${suite}-lateness-p99`, title: 'lateness at 1,000 tasks/s, p99', unit: 'ms', better: 'less' },
+    ],
+    count: 20_000,
+    async measure(queue, { count }) {
+      const latenessesMs = await steadyLatenesses(queue, count)
+      return {
+        [`${suite}-lateness-p50`]: percentile(latenessesMs, 0.5),
+        [`${suite}-lateness-p99`]: percentile(latenessesMs, 0.99),
+      }
+    },
+  },
+]
+
+async function bulk(queue, count) {
+  const tasks = tasksFor(queue, count)
+  const perSecond = await rateOf(count, () => queue.scheduleMany(tasks))
+  await expectLeft(queue, count)
+  return perSecond
+}
+
+async function single(queue, count) {
+  const pieces = inPieces(tasksFor(queue, count), IN_FLIGHT)
+  const perSecond = await rateOf(count, async () => {
+    for (const tasks of pieces) await Promise.all(tasks.map((task) => queue.schedule(task)))
+  })
+  await expectLeft(queue, count)
+  return perSecond
+}
+
+async function cancelled(queue, count) {
+  await queue.scheduleMany(tasksFor(queue, count))
+  // Not in the order they came in.
+  const keys = shuffled(Array.from({ length: count }, (_, n) => keyOf(n)))
+  let done = 0
+  const perSecond = await rateOf(count, async () => {
+    for (const piece of inPieces(keys, IN_FLIGHT)) {
+      const answers = await Promise.all(piece.map((key) => queue.cancel(key)))
+      done += answers.filter(Boolean).length
+    }
+  })
+  if (done !== count) throw new Error(`${done} of ${count} were cancelled`)
+  await expectLeft(queue, 0)
+  return perSecond
+}
+
+function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
+  return [...orders(0, count, (n) => ({ atMs: dueMs(n) }))].map(queue.taskOf)
+}
+
+/** That everything took place: who loses half of the tasks is fast. */
+async function expectLeft(queue, count) {
+  const left = await queue.left()
+  if (left !== count) throw new Error(`${left} tasks are left where there should be ${count}`)
+}
+
+/** How fast this contender schedules on this machine. The warm-up finds out; before it, this is slow enough. */
+let schedulesPerSecond = 10_000
+
+/** Schedules tasks due from an instant that is far enough away to be done before, and then idle for a while. */
+async function scheduleAhead(queue, count, startMs, dueMs) {
+  const startedMs = Date.now()
+  await queue.scheduleMany(tasksFor(queue, count, dueMs))
+  await expectLeft(queue, count)
+  if (Date.now() >= startMs) throw new Error('the first task was due before the last was scheduled')
+  schedulesPerSecond = (count * 1000) / (Date.now() - startedMs)
+  globalThis.gc()
+}
+
+const farEnoughMs = (count) => Date.now() + 2_000 + (3 * count * 1000) / schedulesPerSecond
+
+/** All due at one instant: tasks per second from that instant until every outcome is recorded. */
+async function drained(queue, count) {
+  const atMs = farEnoughMs(count)
+  await scheduleAhead(queue, count, atMs, () => atMs)
+  const tally = tallyTo(count)
+  const stop = await queue.consume(() => tally.note(1), BURST_CONCURRENCY)
+  if (Date.now() >= atMs) throw new Error('the worker was not up before the burst was due')
+  await tally.reached
+  // The last handler has ended; its outcome is on its way.
+  while ((await queue.left()) > 0) await turn()
+  const tookMs = Date.now() - atMs
+  await stop()
+  if (tally.count !== count) throw new Error(`${tally.count} calls for ${count} tasks`)
+  return (count * 1000) / tookMs
+}
+
+/** One due every millisecond, by our own list of what is due when; the worker is there before the first task is. */
+async function steadyLatenesses(queue, count) {
+  const latenessesMs = []
+  const tally = tallyTo(count)
+  const startMs = farEnoughMs(count)
+  const stop = await queue.consume((key) => {
+    latenessesMs.push(Date.now() - startMs - Number(key.slice('order-'.length)))
+    tally.note(1)
+  }, STEADY_CONCURRENCY)
+  await scheduleAhead(queue, count, startMs, (n) => startMs + n)
+  await tally.reached
+  await stop()
+  if (queue.isNeverEarly && latenessesMs.some((ms) => ms < 0)) throw new Error('a task fired early')
+  return latenessesMs
+}

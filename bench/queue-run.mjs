@@ -1,0 +1,32 @@
+/**
+ * One measurement, in a process of its own:
+ * `node --expose-gc bench/queue-run.mjs <suite> <figure> <contender> <place> <another place, for the warm-up>`.
+ * A place is where the contender keeps its tasks: the port of a Redis server, or a folder.
+ */
+
+// Whoever started us is gone, and the servers with it: clients would try to reconnect for ever.
+process.on('disconnect', () => process.exit())
+
+const [suite, figureId, contender, place, warmUpPlace] = process.argv.slice(2)
+const { FIGURES } = await import(`./${suite}-figures.mjs`)
+const { open } = await import(`./contenders/${contender}.mjs`)
+const figure = FIGURES.find(({ id }) => id === figureId)
+
+// Lets the compiler see the code that will be measured.
+await measureIn(placeOf(warmUpPlace), figure.count / 10)
+const measured = await measureIn(placeOf(place), figure.count)
+
+// By hand (for a profile with --cpu-prof, say) there is nobody to send it to.
+if (process.send === undefined) console.log(measured)
+else process.send(measured, () => process.exit())
+
+async function measureIn(where, count) {
+  const queue = await open(where)
+  const result = await figure.measure(queue, { place: where, count })
+  await queue.close()
+  return result
+}
+
+function placeOf(text) {
+  return /^\d+$/.test(text) ? Number(text) : text
+}
