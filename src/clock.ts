@@ -7,8 +7,11 @@ export interface Clock {
   now(): number
   /** Never steps; its zero means nothing. Leases, deadlines and sleeps go by it. */
   monotonicNow(): number
-  /** Calls `ring` once, `delayMs` from now at the earliest. The answer calls it off. */
-  after(delayMs: number, ring: () => void): () => void
+  /**
+   * Calls `ring` once, `delayMs` from now at the earliest. The answer calls it off. A process need not stay alive for a
+   * timer that is only background work.
+   */
+  after(delayMs: number, ring: () => void, isBackground?: boolean): () => void
   /** Lets the event loop serve timers and I/O before going on. */
   turn(): Promise<void>
 }
@@ -19,12 +22,13 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonicNow: () => performance.now(),
-  after(delayMs, ring) {
+  after(delayMs, ring, isBackground = false) {
     const dueMs = performance.now() + delayMs
     let timer: NodeJS.Timeout
     const sleep = () => {
       const leftMs = Math.max(0, Math.ceil(dueMs - performance.now()))
       timer = setTimeout(wake, Math.min(leftMs, LONGEST_TIMER_MS))
+      if (isBackground) timer.unref()
     }
     // Node's timers go by whole milliseconds and ring up to one too early: then sleep for what is left.
     const wake = () => (performance.now() < dueMs ? sleep() : ring())
@@ -35,7 +39,12 @@ export const systemClock: Clock = {
 }
 
 /** Resolves after `delayMs`, or at once when `signal` aborts; it never rejects. */
-export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+export function sleep(
+  clock: Clock,
+  delayMs: number,
+  signal?: AbortSignal,
+  isBackground = false,
+): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve()
     const done = () => {
@@ -43,7 +52,7 @@ export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
       signal?.removeEventListener('abort', done)
       resolve()
     }
-    const cancel = clock.after(delayMs, done)
+    const cancel = clock.after(delayMs, done, isBackground)
     signal?.addEventListener('abort', done, { once: true })
   })
 }

@@ -148,8 +148,8 @@ export interface LedgerTransaction extends LedgerWrites {
     when: RingTime,
     quantumMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
-  /** Comes round now and then, for the last time when the transaction is over, one way or the other. */
-  ended(): AsyncIterable<void>
+  /** Resolves when the transaction is over, one way or the other, or when nobody wants to know any more. */
+  ended(isPointless: () => boolean): Promise<void>
 }
 
 export interface Ledger extends LedgerWrites {
@@ -166,7 +166,7 @@ export interface Ledger extends LedgerWrites {
 
   /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
-  /** The hints of these, as they are now; null where there is no live task. */
+  /** The hints of these, as they are now; null where there is no live task, or one that was cancelled in flight. */
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
 
   /** Live, or else the last one of the key that ended. */
@@ -187,9 +187,10 @@ export interface Ledger extends LedgerWrites {
 
   /** Every topic that ever had a task. */
   topics(): Promise<string[]>
-  /** Answers how many tasks it forgot, and how many of them were dead. */
+  /** Answers how many tasks it forgot: at most `limit`, the dead included. */
   forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
-  recount(topic: string): Promise<Recount>
+  /** Both at one moment. */
+  recount(topic: string): Promise<{ books: Books; counted: Recount }>
 
   nowMs(): Promise<number>
   close(): Promise<void>

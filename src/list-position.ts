@@ -1,10 +1,11 @@
 /** The order of listings: by ring time, then fewer failures first, then by the bytes of the key, as stores have it. */
 import type { EntryView, ListPosition } from './timetable.ts'
 
-export function positionOf({ ringMs, failures, key, state }: EntryView): ListPosition {
-  // What has ended lies in the order in which it did; how often it failed plays no part.
+export function positionOf({ ringMs, failures, key, state, generation = 0 }: EntryView): ListPosition {
+  // What has ended lies in the order in which it did; how often it failed plays no part. But of one key several may
+  // have ended in one moment.
   const isLive = state === 'pending' || state === 'claimed'
-  return { ringMs, failures: isLive ? failures : 0, key }
+  return { ringMs, failures: isLive ? failures : generation, key }
 }
 
 export function comparePositions(a: ListPosition, b: ListPosition): number {

@@ -2,7 +2,7 @@
 import type { Clock } from './clock.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
-import type { SqliteConfig, SqliteOptions } from './ledgers/sqlite/options.ts'
+import type { SqliteConfig, SqliteDatabase, SqliteOptions } from './ledgers/sqlite/options.ts'
 import type { Logger } from './logger.ts'
 import { badOption, wholeNumber } from './options.ts'
 import type { Random } from './random.ts'
@@ -71,11 +71,11 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   const { clock, random } = surroundings
   const table = new MemoryTimetable(clock, random)
   if (!isDurable) return table
-  const path = await sqlitePath(given)
+  const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
   // Here, not above: whoever has no SQLite need not load its binary.
   const { openSqlite } = await import('./ledgers/sqlite/open.ts')
-  const ledger = openSqlite({ path, callTimeoutMs }, clock, surroundings.logger)
+  const ledger = openSqlite({ ...file, callTimeoutMs }, clock, surroundings.logger)
   return new LedgerStore({ ...surroundings, table, ledger })
 }
 
@@ -107,17 +107,16 @@ function redisOptions(timetable: unknown): RedisOptions | null {
   return config?.kind === 'redis' ? config.options : null
 }
 
-async function sqlitePath(ledger: unknown): Promise<string> {
-  if (ledger === undefined) return DEFAULT_LEDGER
+async function sqliteFile(ledger: unknown): Promise<{ path: string; database?: SqliteDatabase | undefined }> {
+  if (ledger === undefined) return { path: DEFAULT_LEDGER }
   const config = ledger as SqliteConfig | null
   const isText = typeof ledger === 'string'
-  if (isText && !/^sqlite:/i.test(ledger)) throw unknownLedger(ledger)
-  if (!isText && config?.kind !== 'sqlite') throw unknownLedger(ledger)
+  if (isText ? !/^sqlite:/i.test(ledger) : config?.kind !== 'sqlite') throw unknownLedger(ledger)
   const given: SqliteOptions = isText
     ? { path: ledger.replace(/^sqlite:(\/\/(?=\/))?/i, '') }
     : (config as SqliteConfig).options
   const { pathOf } = await import('./ledgers/sqlite/options.ts')
-  return pathOf(given)
+  return { path: pathOf(given), database: given.database }
 }
 
 function checkCallTimeout(callTimeout: Duration | undefined): number {
@@ -133,12 +132,23 @@ function refuseIdle(options: StoreOptions, names: readonly (keyof StoreOptions)[
 }
 
 function unknownTimetable(timetable: unknown): TocsinError {
+  if (typeof timetable === 'string' && /^sqlite:/i.test(timetable))
+    return badOption('timetable', `a file is a ledger; write { ledger: ${describeValue(timetable)} }`)
   if (typeof timetable === 'string' && HOST_AND_PORT.test(timetable))
     return badOption('timetable', `${withoutSecret(timetable)} has no scheme; write 'redis://host:port'`)
   return unsupported(`timetable ${withoutSecret(timetable)}`, 'timetable')
 }
 
 function unknownLedger(ledger: unknown): TocsinError {
+  if (typeof ledger === 'string' && /^[^:]*\.(db|sqlite3?)$/i.test(ledger))
+    return badOption('ledger', `${describeValue(ledger)} has no scheme; write 'sqlite:${ledger}'`)
+  if (typeof (ledger as { inTransaction?: unknown } | null)?.inTransaction === 'boolean')
+    return badOption(
+      'ledger',
+      "a database is given as it is; write sqlite({ database }), from 'tocsin/sqlite'",
+    )
+  if (ledger === 'memory:')
+    return badOption('ledger', "memory is a timetable, and keeps nothing; write { timetable: 'memory:' }")
   return unsupported(`ledger ${withoutSecret(ledger)}`, 'ledger')
 }
 

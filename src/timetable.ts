@@ -143,6 +143,8 @@ export interface EntryView {
   readonly updatedMs: number
   readonly lastError: string | null
   readonly deadCause: DeadCause | null
+  /** Of one that ended, in a ledger: what tells tasks of one key apart. */
+  readonly generation?: number
 }
 
 /** Everything with a tag, everything with a prefix, or everything. */

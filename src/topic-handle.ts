@@ -68,9 +68,15 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
+    if (options !== undefined)
+      return this.#write(
+        options,
+        (tx) => this.#scheduler.oneWithin(tx, task),
+        () => this.#scheduler.one(task),
+      )
     try {
-      const tx = this.#checkWrite(options)
-      return tx === null ? this.#scheduler.one(task) : this.#scheduler.oneWithin(tx, task)
+      this.#parts.checkOpen()
+      return this.#scheduler.one(task)
     } catch (error) {
       return Promise.reject(error as Error)
     }
@@ -78,110 +84,124 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
   scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
-  async scheduleMany(
+  scheduleMany(
     tasks: readonly NewTask<In>[] | Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
     options?: WriteOptions,
   ): Promise<Scheduled[] | BulkScheduled> {
-    const tx = this.#checkWrite(options)
-    if (tx !== null) {
-      if (Array.isArray(tasks)) return this.#scheduler.arrayWithin(tx, tasks as readonly NewTask<In>[])
-      throw badOption(
-        'tasks',
-        'in a transaction, give an array: a stream may take longer than it should be open',
-      )
-    }
-    if (Array.isArray(tasks)) return this.#scheduler.array(tasks as readonly NewTask<In>[])
-    if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
-    throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
+    const isArray = Array.isArray(tasks)
+    return this.#write<Scheduled[] | BulkScheduled>(
+      options,
+      (tx) => {
+        if (isArray) return this.#scheduler.arrayWithin(tx, tasks as readonly NewTask<In>[])
+        throw badOption(
+          'tasks',
+          'in a transaction, give an array: a stream may take longer than it should be open',
+        )
+      },
+      async () => {
+        if (isArray) return this.#scheduler.array(tasks as readonly NewTask<In>[])
+        if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
+        throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
+      },
+    )
   }
 
   cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
-    try {
-      const tx = this.#checkWrite(options)
-      const place = this.#place(key)
-      const answers =
-        tx === null
-          ? this.#order.run(() => this.#parts.store.cancel(this.name, [place]))
-          : tx.cancel(this.name, [place])
-      return answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
-    } catch (error) {
-      return Promise.reject(error as Error)
-    }
+    const cancelled = (answers: Promise<CancelAnswer[]>): Promise<Cancelled> =>
+      answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
+    return this.#write(
+      options,
+      (tx) => cancelled(tx.cancel(this.name, [this.#place(key)])),
+      () => {
+        const place = this.#place(key)
+        return cancelled(this.#order.run(() => this.#parts.store.cancel(this.name, [place])))
+      },
+    )
   }
 
-  async cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
-    const tx = this.#checkWrite(options)
-    const places = this.#places(keys)
-    if (tx !== null) {
-      const answers = await tx.cancel(this.name, places)
-      return places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' }))
+  cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
+    const within = (tx: StoreTransaction): Promise<Cancelled[]> => {
+      const places = this.#places(keys)
+      return tx
+        .cancel(this.name, places)
+        .then((answers) => places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' })))
     }
-    const { store, clock } = this.#parts
-    const write = async () => {
-      const results: Cancelled[] = []
-      const cancel = (chunk: readonly Place[]) => store.cancel(this.name, chunk)
-      await pipelined(clock, slicesOf(places), cancel, (answers, chunk) => {
-        for (const [i, { key }] of chunk.entries()) results.push({ key, outcome: answers[i] ?? 'not-found' })
-      })
-      return results
-    }
-    return this.#order.run(write, places.length > CHUNK)
+    return this.#write(options, within, async () => {
+      const places = this.#places(keys)
+      const { store, clock } = this.#parts
+      const write = async () => {
+        const results: Cancelled[] = []
+        const cancel = (chunk: readonly Place[]) => store.cancel(this.name, chunk)
+        await pipelined(clock, slicesOf(places), cancel, (answers, chunk) => {
+          for (const [i, { key }] of chunk.entries())
+            results.push({ key, outcome: answers[i] ?? 'not-found' })
+        })
+        return results
+      }
+      return this.#order.run(write, places.length > CHUNK)
+    })
   }
 
-  async cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
-    const tx = this.#checkBulk(options)
-    const { store } = this.#parts
-    const what = this.#selection(by, 'by')
+  cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
     const tally = { cancelled: 0, inFlight: 0 }
     const count = (answers: readonly CancelAnswer[]) => {
       tally.cancelled += answers.filter((answer) => answer === 'cancelled').length
       tally.inFlight += answers.filter((answer) => answer === 'in-flight').length
     }
-    if (tx !== null) {
-      const answers = await tx.cancelBy(this.name, this.#cellsOf(what), what)
-      count(answers)
-      options?.onProgress?.(answers.length)
-      return tally
+    return this.#sweepAll(by, options, tally, {
+      within: (tx, what) =>
+        tx.cancelBy(this.name, this.#cellsOf(what), what).then((answers) => {
+          count(answers)
+          return answers.length
+        }),
+      step: async (places) => count(await this.#parts.store.cancel(this.name, places)),
+    })
+  }
+
+  reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled> {
+    const time = () => {
+      checkOptions(when, ['delay', 'at'], 'when')
+      return ringTime(when, 'when')
     }
-    await this.#sweep('live', what, options, async (places) => count(await store.cancel(this.name, places)))
-    return tally
+    const moved = (answers: Promise<RescheduleAnswer[]>): Promise<Rescheduled> =>
+      answers.then(([answer]) => ({
+        key,
+        outcome: answer?.outcome ?? 'not-found',
+        dueAt: dateOrNull(answer?.dueMs ?? null),
+      }))
+    return this.#write(
+      options,
+      (tx) => moved(tx.reschedule(this.name, [this.#place(key)], time(), this.#mergeMs)),
+      () => {
+        const [at, place] = [time(), this.#place(key)]
+        return moved(this.#order.run(() => this.#move([place], at)))
+      },
+    )
   }
 
-  async reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled> {
-    const tx = this.#checkWrite(options)
-    checkOptions(when, ['delay', 'at'], 'when')
-    const time = ringTime(when, 'when')
-    const place = this.#place(key)
-    const { mergeMs } = this.#parts.settings.current
-    const [answer] = await (tx === null
-      ? this.#order.run(() => this.#move([place], time))
-      : tx.reschedule(this.name, [place], time, mergeMs))
-    return { key, outcome: answer?.outcome ?? 'not-found', dueAt: dateOrNull(answer?.dueMs ?? null) }
-  }
-
-  async rescheduleBy(
+  rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }> {
-    const tx = this.#checkBulk(options)
-    checkOptions(when, ['delay', 'at', 'shift'], 'when')
-    const time = when.shift === undefined ? ringTime(when, 'when') : shiftTime(when)
-    const what = this.#selection(by, 'by')
+    const time = () => {
+      checkOptions(when, ['delay', 'at', 'shift'], 'when')
+      return when.shift === undefined ? ringTime(when, 'when') : shiftTime(when)
+    }
     const tally = { rescheduled: 0, inFlight: 0 }
     const count = (answers: readonly RescheduleAnswer[]) => {
       tally.rescheduled += answers.filter(({ outcome }) => outcome === 'rescheduled').length
       tally.inFlight += answers.filter(({ outcome }) => outcome === 'in-flight').length
     }
-    if (tx !== null) {
-      const { mergeMs } = this.#parts.settings.current
-      const answers = await tx.rescheduleBy(this.name, this.#cellsOf(what), what, time, mergeMs)
-      count(answers)
-      options?.onProgress?.(answers.length)
-      return tally
-    }
-    await this.#sweep('live', what, options, async (places) => count(await this.#move(places, time)))
-    return tally
+    return this.#sweepAll(by, options, tally, {
+      check: () => void time(),
+      within: (tx, what) =>
+        tx.rescheduleBy(this.name, this.#cellsOf(what), what, time(), this.#mergeMs).then((answers) => {
+          count(answers)
+          return answers.length
+        }),
+      step: async (places) => count(await this.#move(places, time())),
+    })
   }
 
   /** Resolves when every write called so far has taken effect. */
@@ -289,6 +309,57 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {
     return this.#parts.store.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
+  }
+
+  get #mergeMs(): number {
+    return this.#parts.settings.current.mergeMs
+  }
+
+  /**
+   * What goes wrong inside the caller's transaction is thrown, not rejected: there nothing is awaited, and a throw undoes
+   * it as a whole. Otherwise it is rejected, as anybody expects.
+   */
+  #write<T>(
+    options: WriteOptions | undefined,
+    within: (tx: StoreTransaction) => Promise<T>,
+    alone: () => Promise<T>,
+    known?: readonly string[],
+  ): Promise<T> {
+    let tx: StoreTransaction | null
+    try {
+      tx = this.#checkWrite(options, known)
+      if (tx === null) return alone()
+    } catch (error) {
+      return Promise.reject(error as Error)
+    }
+    return within(tx)
+  }
+
+  /** Everything with a tag or a prefix: in one go within a transaction, else in pieces. */
+  #sweepAll<T>(
+    by: By,
+    options: BulkOptions | undefined,
+    tally: T,
+    { check, within, step }: SweepSteps,
+  ): Promise<T> {
+    const checked = () => {
+      checkProgress(options)
+      check?.()
+      return this.#selection(by, 'by')
+    }
+    return this.#write(
+      options,
+      (tx) =>
+        within(tx, checked()).then((done) => {
+          options?.onProgress?.(done)
+          return tally
+        }),
+      async () => {
+        await this.#sweep('live', checked(), options, step)
+        return tally
+      },
+      ['tx', 'onProgress'],
+    )
   }
 
   async #sweep(
@@ -400,14 +471,19 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     if (ledger === undefined) throw needsLedger('{ tx }')
     return ledger.within(options.tx)
   }
+}
 
-  #checkBulk(options: BulkOptions | undefined): StoreTransaction | null {
-    const tx = this.#checkWrite(options, ['tx', 'onProgress'])
-    const onProgress: unknown = options?.onProgress
-    if (onProgress !== undefined && typeof onProgress !== 'function')
-      throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
-    return tx
-  }
+interface SweepSteps {
+  readonly check?: () => void
+  /** Answers how many tasks it was about. */
+  readonly within: (tx: StoreTransaction, what: Selection) => Promise<number>
+  readonly step: (places: Place[]) => Promise<void>
+}
+
+function checkProgress(options: BulkOptions | undefined): void {
+  const onProgress: unknown = options?.onProgress
+  if (onProgress !== undefined && typeof onProgress !== 'function')
+    throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
 }
 
 function dateOrNull(ms: number | null): Date | null {

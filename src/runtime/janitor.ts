@@ -59,7 +59,7 @@ export class Janitor {
       })
       forgotten += ended + dead
       dropped += dead
-      if ((ended < LIMIT && dead < LIMIT) || this.#routine.isStopped) break
+      if (ended + dead < LIMIT || this.#routine.isStopped) break
       await this.#clock.turn()
     }
     if (dropped > 0) this.#onDeadDropped(topic, dropped)

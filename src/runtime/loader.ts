@@ -50,7 +50,7 @@ export class Loader {
     this.#clock = clock
     this.#residentMs = residentMs
     this.#onError = onError
-    this.#routine = new Routine(clock, STEP_MS, () => this.#stepIfDue(), onError)
+    this.#routine = new Routine(clock, STEP_MS, () => this.catchUp(), onError)
   }
 
   start(): void {
@@ -85,7 +85,8 @@ export class Loader {
     return this.#stepping
   }
 
-  async #stepIfDue(): Promise<void> {
+  /** Steps if the window has moved on by a quarter, or the clock has. */
+  async catchUp(): Promise<void> {
     const leftMs = this.#frontier.ringMs - (await this.#ledger.nowMs())
     if (leftMs < this.#residentMs() * 0.75) await this.step()
   }

@@ -37,10 +37,10 @@ export class Routine {
   }
 
   async #run(first: 'now' | 'later'): Promise<void> {
-    if (first === 'later') await sleep(this.#clock, this.#everyMs, this.#stop.signal)
+    if (first === 'later') await sleep(this.#clock, this.#everyMs, this.#stop.signal, true)
     while (!this.isStopped) {
       await this.#step().catch(this.#onError)
-      await sleep(this.#clock, this.#everyMs, this.#stop.signal)
+      await sleep(this.#clock, this.#everyMs, this.#stop.signal, true)
     }
   }
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { Frontier, Ledger } from '../ledger.ts'
 import type { HintTable } from '../timetable.ts'
+import type { Loader } from './loader.ts'
 import { Routine } from './routine.ts'
 
 /** A task that is later than this, and that the timetable does not have, has been lost on the way. */
@@ -19,6 +20,7 @@ export class Sweeper {
   readonly #ledger: Ledger
   readonly #table: HintTable
   readonly #clock: Clock
+  readonly #loader: Loader
   readonly #onRescue: (count: number) => void
   readonly #routine: Routine
 
@@ -27,6 +29,7 @@ export class Sweeper {
     ledger: Ledger,
     table: HintTable,
     clock: Clock,
+    loader: Loader,
     onRescue: (count: number) => void,
     onError: (error: unknown) => void,
   ) {
@@ -34,6 +37,7 @@ export class Sweeper {
     this.#ledger = ledger
     this.#table = table
     this.#clock = clock
+    this.#loader = loader
     this.#onRescue = onRescue
     this.#routine = new Routine(clock, STEP_MS, () => this.step(), onError)
   }
@@ -47,6 +51,11 @@ export class Sweeper {
   }
 
   async step(): Promise<void> {
+    // What the loader is about to bring is not lost. If it fails, nothing is sure, and everything is looked at.
+    const isLoaded = await this.#loader.catchUp().then(
+      () => true,
+      () => false,
+    )
     const nowMs = await this.#ledger.nowMs()
     const { headMs } = await this.#table.extent(this.#topic)
     // A backlog that waits in the timetable is no accident: only what should have rung before its head is.
@@ -56,7 +65,9 @@ export class Sweeper {
     for (let page = 0; page < PAGES_MAX; page++) {
       const loaded = await this.#ledger.load(this.#topic, after, cutMs, PAGE)
       // Claimed ones ring when their lease is over, and not before.
-      const overdue = loaded.hints.filter(({ ringMs }) => ringMs <= nowMs)
+      const overdue = loaded.hints.filter(
+        (hint) => hint.ringMs <= nowMs && (!isLoaded || this.#loader.includes(hint)),
+      )
       rescued += await this.#table.put(this.#topic, overdue, 'lower')
       after = loaded.frontier
       if (after === null) break

@@ -4,7 +4,7 @@ import type { Clock } from '../clock.ts'
 import type { Frontier, Ledger, Recount } from '../ledger.ts'
 import type { Loader } from '../runtime/loader.ts'
 import type { TopicAudit } from '../store.ts'
-import type { Books, HintTable } from '../timetable.ts'
+import type { Books, Hint, HintTable, Place } from '../timetable.ts'
 
 const PAGE = 1_000
 
@@ -21,7 +21,7 @@ export async function auditTopic(
   rescued: number,
 ): Promise<TopicAudit> {
   const { ledger } = parts
-  const [books, counted] = await Promise.all([ledger.books(topic), ledger.recount(topic)])
+  const { books, counted } = await ledger.recount(topic)
   // Not consumed here: the timetable of this process has nothing of it, and need not.
   const missing = loader === undefined ? 0 : await mendMissing(parts, topic, loader)
   const orphaned = loader === undefined ? 0 : await mendOrphaned(parts, topic)
@@ -48,12 +48,7 @@ async function mendMissing(
   do {
     const page = await ledger.load(topic, after, loader.loadedUntilMs, PAGE)
     const near = page.hints.filter((hint) => loader.includes(hint))
-    const known = await table.has(topic, near)
-    missing += await table.put(
-      topic,
-      near.filter((_, i) => known[i] === false),
-      'lower',
-    )
+    missing += await putMissing({ ledger, table, clock }, topic, near)
     after = page.frontier
     await clock.turn()
   } while (after !== null)
@@ -69,14 +64,48 @@ async function mendOrphaned({ ledger, table, clock }: AuditParts, topic: string)
       const page = await table.find({ topic, cell }, 'live', { all: true }, cursor)
       for (let at = 0; at < page.keys.length; at += PAGE) {
         const places = page.keys.slice(at, at + PAGE).map((key) => ({ key, cell }))
-        const hints = await ledger.hints(topic, places)
-        const gone = places.filter((_, i) => hints[i] === null)
-        orphaned += gone.length
-        await table.cancel(topic, gone)
+        orphaned += await dropOrphans({ ledger, table, clock }, topic, places)
         await clock.turn()
       }
       cursor = page.cursor
     } while (cursor !== null)
   }
   return orphaned
+}
+
+/** What was committed before may not be told yet. An empty write is answered after it, and then it is. */
+async function allTold({ ledger, clock }: AuditParts, topic: string): Promise<void> {
+  await ledger.cancel(topic, [])
+  await clock.turn()
+}
+
+async function putMissing(parts: AuditParts, topic: string, hints: readonly Hint[]): Promise<number> {
+  const { ledger, table } = parts
+  const known = await table.has(topic, hints)
+  const suspects = hints.filter((_, i) => known[i] === false)
+  if (suspects.length === 0) return 0
+  await allTold(parts, topic)
+  const live = await ledger.hints(topic, suspects)
+  return table.put(
+    topic,
+    live.filter((hint) => hint !== null),
+    'lower',
+  )
+}
+
+async function dropOrphans(parts: AuditParts, topic: string, places: readonly Place[]): Promise<number> {
+  const { ledger, table } = parts
+  const before = await ledger.hints(topic, places)
+  const suspects = places.filter((_, i) => before[i] === null)
+  if (suspects.length === 0) return 0
+  await allTold(parts, topic)
+  const known = await table.has(topic, suspects)
+  const orphans: Place[] = []
+  for (const [i, place] of suspects.entries()) {
+    const state = known[i] === true ? (await ledger.get(topic, place))?.state : 'claimed'
+    // One that is cancelled in flight, or was when its process died, has its task still.
+    if (state !== 'pending' && state !== 'claimed') orphans.push(place)
+  }
+  await table.cancel(topic, orphans)
+  return orphans.length
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
-import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
+import type { ClaimVerdict, Ledger, LedgerSettled, LedgerTransaction } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import { Janitor } from '../runtime/janitor.ts'
@@ -72,6 +72,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   readonly #residences = new Map<string, Residence>()
   readonly #settings = new Map<string, () => Settings>()
   readonly #rescued = new Map<string, number>()
+  /** What callers' open transactions wrote, by connection, topic and key. */
+  readonly #touched = new Map<object, Map<string, Map<string, Place>>>()
   readonly #following = new Set<Promise<void>>()
   readonly #janitor: Janitor
   readonly #sparing: Sparing
@@ -122,29 +124,13 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
-    const follow = async (topic: string, places: readonly Place[]) => {
-      for await (const _ of transaction.ended()) {
-        // The ledger has it, or will: the next start finds it there. Whoever closes need not wait for strangers.
-        if (this.#isClosed) return
-        await this.#catchUp(topic, places)
-      }
-    }
-    const following = (topic: string, places: readonly Place[]): void => {
-      const followed = follow(topic, places)
-        .catch((error: unknown) => this.#report('follow', error))
-        .finally(() => this.#following.delete(followed))
-      this.#following.add(followed)
-    }
-    // Called before they are followed: they take effect before this returns, where the ledger works at once.
+    // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      following(topic, places)
+      this.#follow(tx as object, transaction, topic, places)
       return answers
     }
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
-      swept.then(({ places, answers }) => {
-        following(topic, places)
-        return answers
-      })
+      swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
     return {
       schedule: (topic, entries, quantumMs) =>
         one(topic, entries, transaction.schedule(topic, entries, quantumMs)),
@@ -160,8 +146,6 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
     const { ledger, table, clock, logger } = this.#parts
     const lost = await this.#rescue(at)
-    // Before the question is sent: no lease is taken to be longer than it is.
-    const sentMs = clock.monotonicNow()
     const { leaseMs, req, from } = request
     const rung = await table.claim(at, { ...request, leaseMs: leaseMs + TABLE_LEASE_EXTRA_MS })
     if (rung.tasks.length === 0)
@@ -186,14 +170,14 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         req,
         stamp,
         tasks.map(({ key }) => key),
-        sentMs + leaseMs,
+        // From when the ledger has answered: nobody is rescued whom the ledger still trusts.
+        clock.monotonicNow() + leaseMs,
       )
     const poisoned = [...lost.poisoned]
     if (refused.length > 0) {
       const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
-      await this.#told(table.settle(at, settlements))
       const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
-      await this.#put(at.topic, again)
+      await this.#tellAll([table.settle(at, settlements), ...this.#putting(at.topic, again)])
       for (const { key, verdict } of refused) {
         if (verdict.kind === 'poison') poisoned.push(key)
         if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
@@ -218,10 +202,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const { ledger, table, clock } = this.#parts
     const claim = this.#held.of(at, req)
     if (claim === undefined) return 'stale'
-    const sentMs = clock.monotonicNow()
     const extended = await ledger.extend(at.topic, placesOfClaim(claim), claim.stamp, leaseMs)
     if (extended === 0) return 'stale'
-    claim.leaseEndMs = sentMs + leaseMs
+    claim.leaseEndMs = clock.monotonicNow() + leaseMs
     await this.#told(table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
@@ -234,18 +217,11 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       at.topic,
       settlements.map((one) => ({ ...one, cell })),
     )
-    await this.#told(
-      table.settle(
-        at,
-        settlements.map((one, i) => afterwards(one, answers[i])),
-      ),
+    const told = settlements.map((one, i) => afterwards(one, answers[i]))
+    const again = answers.flatMap(({ hint }, i) =>
+      hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
     )
-    await this.#put(
-      at.topic,
-      answers.flatMap(({ hint }, i) =>
-        hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
-      ),
-    )
+    await this.#tellAll([table.settle(at, told), ...this.#putting(at.topic, again)])
     for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
     return answers.map(({ answer }) => answer)
   }
@@ -335,7 +311,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       this.#rescued.set(topic, (this.#rescued.get(topic) ?? 0) + count)
       logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
     }
-    const sweeper = new Sweeper(topic, ledger, table, clock, onRescue, (error) =>
+    const sweeper = new Sweeper(topic, ledger, table, clock, loader, onRescue, (error) =>
       this.#report('sweep', error),
     )
     loader.start()
@@ -358,14 +334,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       const answers = await ledger.settle(at.topic, lost)
       this.#held.remove(claim)
       const hints = answers.flatMap(({ hint }) => hint ?? [])
-      const gone = lost.filter((_, i) => answers[i]?.hint === null)
-      await this.#told(
-        table.drop(
-          at.topic,
-          gone.map(({ key }) => ({ key, cell: at.cell })),
-        ),
-      )
-      await this.#put(at.topic, hints)
+      // Not the stale ones: they were replaced, or settled just now, and what the timetable has of them is newer.
+      const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
+      await this.#tellAll([table.drop(at.topic, gone), ...this.#putting(at.topic, hints)])
       rescued += hints.length
       for (const [i, { poison }] of answers.entries())
         if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
@@ -389,24 +360,54 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */
   async #place(topic: string, written: readonly { readonly hint: Hint | null }[]): Promise<void> {
     if (!this.#residences.has(topic)) return
-    await this.#put(
-      topic,
-      written.flatMap(({ hint }) => hint ?? []),
-    )
+    const hints = written.flatMap(({ hint }) => hint ?? [])
+    await this.#tellAll(this.#putting(topic, hints))
   }
 
-  async #put(topic: string, hints: readonly Hint[]): Promise<void> {
-    if (hints.length === 0) return
+  #putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
+    if (hints.length === 0) return []
     const { table } = this.#parts
     const loader = this.#residences.get(topic)?.loader
     const near = loader === undefined ? hints : hints.filter((hint) => loader.includes(hint))
-    if (near.length > 0) await this.#told(table.put(topic, near, 'set'))
-    if (near.length === hints.length) return
-    const far = hints.filter((hint) => !near.includes(hint))
-    await this.#told(table.drop(topic, far))
+    const put = table.put(topic, near, 'set')
+    if (near.length === hints.length) return [put]
+    const isNear = new Set(near)
+    const far = hints.filter((hint) => !isNear.has(hint))
+    return [put, table.drop(topic, far)]
   }
 
-  /** A caller's transaction may be over: what it wrote, if it did, is told to the timetable. */
+  /** One follower per connection, however much is written on it. */
+  #follow(tx: object, transaction: LedgerTransaction, topic: string, places: readonly Place[]): void {
+    let touched = this.#touched.get(tx)
+    if (touched === undefined) {
+      touched = new Map()
+      this.#touched.set(tx, touched)
+      const followed = this.#followToTheEnd(tx, transaction, touched)
+        .catch((error: unknown) => this.#report('follow', error))
+        .finally(() => this.#following.delete(followed))
+      this.#following.add(followed)
+    }
+    let ofTopic = touched.get(topic)
+    if (ofTopic === undefined) {
+      ofTopic = new Map()
+      touched.set(topic, ofTopic)
+    }
+    for (const { key, cell } of places) ofTopic.set(key, { key, cell })
+  }
+
+  async #followToTheEnd(
+    tx: object,
+    transaction: LedgerTransaction,
+    touched: Map<string, Map<string, Place>>,
+  ): Promise<void> {
+    await transaction.ended(() => this.#isClosed)
+    this.#touched.delete(tx)
+    // The ledger has it, or has not: the next start finds what there is. Whoever closes need not wait for strangers.
+    if (this.#isClosed) return
+    for (const [topic, places] of touched) await this.#catchUp(topic, [...places.values()])
+  }
+
+  /** A caller's transaction is over: what it wrote, if it did, is told to the timetable. */
   async #catchUp(topic: string, places: readonly Place[]): Promise<void> {
     const { ledger, table } = this.#parts
     const loader = this.#residences.get(topic)?.loader
@@ -421,6 +422,11 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** The ledger has it: a timetable that was not told is mended by the sweeper, and nobody's call fails for it. */
   async #told(telling: Promise<unknown>): Promise<void> {
     await telling.catch((error: unknown) => this.#report('timetable', error))
+  }
+
+  /** All called before any is waited for: a later write of the same commit must not get in between. */
+  async #tellAll(tellings: readonly Promise<unknown>[]): Promise<void> {
+    await Promise.all(tellings.map((telling) => this.#told(telling)))
   }
 
   #settingsOf(topic: string): Settings {

@@ -138,7 +138,11 @@ export class Committer implements Writer {
   #undo(): void {
     this.#transitions.undone()
     // SQLite has rolled back by itself where it had to (a full disk, for one).
-    if (this.#database.inTransaction) this.#database.exec('ROLLBACK')
+    try {
+      if (this.#database.inTransaction) this.#database.exec('ROLLBACK')
+    } catch {
+      // The next BEGIN says what is wrong.
+    }
   }
 
   #failAll(jobs: readonly Job[], error: unknown): void {

@@ -17,7 +17,7 @@ export function lockFile(path: string): { release(): void } {
     if (!isBusy(error)) throw error
     throw new TocsinError(
       'ledger-in-use',
-      `${path} is in use: another Tocsin has it open. One process has an embedded ledger at a time; for several processes use Redis, or Redis with PostgreSQL`,
+      `${path} is in use: another Tocsin has it open, in this process or in one that still runs. An embedded ledger belongs to one at a time; several processes share a Redis`,
       { path },
     )
   }

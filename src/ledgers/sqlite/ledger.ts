@@ -144,7 +144,7 @@ export class SqliteLedger implements Ledger {
     return this.#read((from) => from.topics())
   }
 
-  recount(topic: string): Promise<Recount> {
+  recount(topic: string): Promise<{ books: Books; counted: Recount }> {
     return this.#read((from) => from.recount(topic))
   }
 

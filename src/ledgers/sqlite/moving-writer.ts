@@ -32,10 +32,10 @@ export class MovingWriter implements Writer {
   }
 
   run(step: Step): Promise<unknown> {
-    if (this.#thread?.isGone) this.#fallBack()
-    if (this.#thread !== null) return this.#thread.run(step)
     // While it moves, questions wait: they must not overtake those before them.
     if (this.#moving !== null) return this.#moving.then(() => this.run(step))
+    if (this.#thread?.isGone) this.#fallBack()
+    if (this.#thread !== null) return this.#thread.run(step)
     if (this.#mayMove && this.#committer.commitMs > this.#slowCommitMs) {
       this.#moving = this.#move().finally(() => {
         this.#moving = null

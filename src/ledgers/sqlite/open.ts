@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, realpathSync } from 'node:fs'
-import { dirname, resolve } from 'node:path'
+import { existsSync, lstatSync, mkdirSync, readlinkSync, realpathSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
@@ -10,6 +10,7 @@ import { lockFile } from './file-lock.ts'
 import { SqliteLedger } from './ledger.ts'
 import { migrate } from './migrations.ts'
 import { MovingWriter } from './moving-writer.ts'
+import type { SqliteDatabase } from './options.ts'
 import { Readings } from './readings.ts'
 import { ThreadedWriter } from './threaded-writer.ts'
 import { Transactions } from './transactions.ts'
@@ -19,39 +20,49 @@ import { isBusy, translated } from './trouble.ts'
 export interface SqliteSettings {
   readonly path: string
   readonly callTimeoutMs: number
+  /** The user's own connection to the file, if there is one. */
+  readonly database?: SqliteDatabase | undefined
   /** Commits that take longer than this, on average, are waited for in a thread of their own. */
   readonly slowCommitMs?: number
 }
 
 const SLOW_COMMIT_MS = 10
+const READER_CACHE_KIB = 8_192
 
 /** A file up to this size is looked through from end to end when it is opened. */
-const CHECKED_PAGES_MAX = 16_384
+const CHECKED_PAGES_MAX = 8_192
 
 export function openSqlite(
-  { path: given, callTimeoutMs, slowCommitMs = SLOW_COMMIT_MS }: SqliteSettings,
+  { path: given, callTimeoutMs, slowCommitMs = SLOW_COMMIT_MS, database: users }: SqliteSettings,
   clock: Clock,
   logger: Logger = silentLogger,
 ): SqliteLedger {
-  const path = resolve(given)
   const where = `the ledger ${given}`
+  const path = truePathOf(resolve(given), where)
   const isNew = !existsSync(path)
   const lock = locked(path, where)
   let database: Connection | undefined
   try {
     database = connect(path)
     const session = prepared(database, where, isNew)
-    const truePath = realpathSync(path)
     const connection = database
     const transitions = new Transitions(connection, session)
+    const transactions = new Transactions(connection, path, session, clock, where)
+    if (users !== undefined) transactions.checkCopy(users)
     const committer = new Committer(connection, transitions, clock, callTimeoutMs, where)
-    const startThread = () => ThreadedWriter.start({ path: truePath, session, callTimeoutMs, where }, clock)
+    const startThread = async () => {
+      const thread = await ThreadedWriter.start({ path, session, callTimeoutMs, where }, clock)
+      // This connection only reads from now on; the thread has a cache of its own.
+      connection.pragma(`cache_size = -${READER_CACHE_KIB}`)
+      connection.pragma('shrink_memory')
+      return thread
+    }
     const writer = new MovingWriter(committer, startThread, slowCommitMs, logger)
     return new SqliteLedger({
       clock,
       readings: new Readings(connection, session),
       writer,
-      transactions: new Transactions(truePath, session, clock, where),
+      transactions,
       where,
       close: async () => {
         await writer.close()
@@ -66,12 +77,27 @@ export function openSqlite(
   }
 }
 
-function locked(path: string, where: string): { release(): void } {
-  try {
+/** By whatever name it is called, a file has one lock. */
+function truePathOf(path: string, where: string): string {
+  return opening(where, () => {
     mkdirSync(dirname(path), { recursive: true })
-    return lockFile(path)
+    // A link to a file that is not there yet, too.
+    const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
+    const target = isLink ? resolve(dirname(path), readlinkSync(path)) : path
+    return existsSync(target) ? realpathSync(target) : join(realpathSync(dirname(target)), basename(target))
+  })
+}
+
+function locked(path: string, where: string): { release(): void } {
+  return opening(where, () => lockFile(path))
+}
+
+function opening<T>(where: string, work: () => T): T {
+  try {
+    return work()
   } catch (error) {
-    if (TocsinError.is(error)) throw error
+    const known = translated(error, where)
+    if (TocsinError.is(known) && known.code !== 'ledger-unavailable') throw known
     throw new TocsinError(
       'ledger-unavailable',
       `${where} cannot be opened: ${describeError(error)}. Its folder must exist or be creatable, and be writable`,
@@ -84,7 +110,7 @@ function locked(path: string, where: string): { release(): void } {
 /** The tables are there and up to date, and claims of whoever had the file before are nobody's. */
 function prepared(database: Connection, where: string, isNew: boolean): number {
   if (!isNew && (database.pragma('page_count', { simple: true }) as number) <= CHECKED_PAGES_MAX) {
-    const found = database.pragma('quick_check(1)', { simple: true })
+    const found = database.pragma('integrity_check(1)', { simple: true })
     if (found !== 'ok')
       throw new TocsinError(
         'ledger-damaged',

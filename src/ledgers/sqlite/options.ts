@@ -40,8 +40,17 @@ export function pathOf(options: SqliteOptions): string {
   if ((path === undefined) === (database === undefined))
     throw badOption('sqlite', "give one of 'path' and 'database'")
   if (database === undefined) {
-    if (typeof path === 'string' && path !== '' && path !== ':memory:') return path
-    throw badOption('path', `expected the path of a file, got ${describeValue(path)}`)
+    if (
+      typeof path === 'string' &&
+      path !== '' &&
+      !/(^|\/):memory:$/.test(path) &&
+      !/^(file:|\/\/)/i.test(path)
+    )
+      return path
+    throw badOption(
+      'path',
+      `expected the path of a file, like 'sqlite:./data/timers.db' or 'sqlite:/data/timers.db', got ${describeValue(path)}`,
+    )
   }
   if (typeof database?.name !== 'string' || typeof database.inTransaction !== 'boolean')
     throw badOption('database', `expected a better-sqlite3 database, got ${describeValue(database)}`)

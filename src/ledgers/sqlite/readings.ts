@@ -14,7 +14,16 @@ import type {
   Selection,
 } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
-import { DEAD, ENDED_STATES, type EndedRow, endedView, hintOf, type LiveRow, liveView } from './rows.ts'
+import {
+  DEAD,
+  ENDED_STATES,
+  type EndedRow,
+  endedView,
+  hintOf,
+  type LiveRow,
+  liveView,
+  type WaitingRow,
+} from './rows.ts'
 
 /** Keys that one page of `find` brings. */
 const FOUND_MAX = 1_000
@@ -51,8 +60,7 @@ export class Readings {
   hints(topicName: string, places: readonly Place[], moment: Moment): (Hint | null)[] {
     const topic = this.#topicId(topicName)
     return places.map(({ key, cell }) => {
-      const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-      // Cancelled in flight, no attempt follows: as far as rings go, it is gone.
+      const row = this.#statements.hint.get(topic, cell, key) as HintRow | undefined
       return row === undefined || row.marked === 1 ? null : this.#hint(row, moment)
     })
   }
@@ -68,7 +76,7 @@ export class Readings {
       key,
       untilMs,
       limit,
-    ) as LiveRow[]
+    ) as HintRow[]
     const last = rows.length === limit ? rows.at(-1) : undefined
     return {
       hints: rows.map((row) => this.#hint(row, moment)),
@@ -140,7 +148,15 @@ export class Readings {
     return steps
   }
 
-  recount(topicName: string): Recount {
+  /** In one transaction: another thread may be writing. */
+  recount(topicName: string): { books: Books; counted: Recount } {
+    return this.#database.transaction(() => ({
+      books: this.books(topicName),
+      counted: this.#count(topicName),
+    }))()
+  }
+
+  #count(topicName: string): Recount {
     const topic = this.#topicId(topicName)
     const live = this.#statements.live.get(topic) as number
     const claimed = this.#statements.held.get(topic, this.#session) as number
@@ -172,11 +188,14 @@ export class Readings {
       WHERE topic = @topic AND ${held} ${tag === null ? '' : 'AND tag = @tag'} ${filtered(query)}
       ${query.after === null ? '' : 'AND (ring_ms, failures, key) > (@ringMs, @failures, @after)'}
       ORDER BY ring_ms, failures, key LIMIT @limit`
-    const rows = this.#database.prepare(sql).all({
-      ...parameters(topic, query),
-      session: this.#session,
-      now: moment.nowMs,
-    }) as LiveRow[]
+    const rows = this.#database
+      .prepare(sql)
+      .safeIntegers(false)
+      .all({
+        ...parameters(topic, query),
+        session: this.#session,
+        now: moment.nowMs,
+      }) as LiveRow[]
     return rows.map((row) => liveView(topicName, row, this.#isClaimed(row)))
   }
 
@@ -184,13 +203,13 @@ export class Readings {
     const tagged =
       query.tag === null ? '' : 'AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))'
     const sql = `SELECT * FROM tocsin_ended WHERE topic = @topic AND state = ${state} ${tagged} ${filtered(query)}
-      ${query.after === null ? '' : 'AND (ended_ms, key) > (@ringMs, @after)'}
-      ORDER BY ended_ms, key LIMIT @limit`
-    const rows = this.#database.prepare(sql).all(parameters(topic, query)) as EndedRow[]
+      ${query.after === null ? '' : 'AND (ended_ms, key, generation) > (@ringMs, @after, @failures)'}
+      ORDER BY ended_ms, key, generation LIMIT @limit`
+    const rows = this.#database.prepare(sql).safeIntegers(false).all(parameters(topic, query)) as EndedRow[]
     return rows.map((row) => endedView(topicName, row))
   }
 
-  #hint(row: LiveRow, moment: Moment): Hint {
+  #hint(row: HintRow, moment: Moment): Hint {
     if (row.session === null) return hintOf(row)
     if (this.#isHeld(row, moment))
       return hintOf(row, Math.ceil(moment.nowMs + (row.lease_ms as number) - moment.steadyMs))
@@ -203,7 +222,7 @@ export class Readings {
     return session === this.#session
   }
 
-  #isHeld({ session, lease_ms }: LiveRow, { steadyMs }: Moment): boolean {
+  #isHeld({ session, lease_ms }: HintRow, { steadyMs }: Moment): boolean {
     return session === this.#session && (lease_ms as number) > steadyMs
   }
 
@@ -212,6 +231,10 @@ export class Readings {
     return (this.#statements.topic.get(name) as number | undefined) ?? -1
   }
 }
+
+/** Without the body: the near tasks of a topic are read again and again. */
+const HINT = 'key, cell, ring_ms, failures, priority, lost, session, lease_ms, marked'
+type HintRow = WaitingRow & Pick<LiveRow, 'session' | 'lease_ms' | 'marked'>
 
 const NO_TASKS: TopicRow = {
   scheduled: 0,
@@ -247,7 +270,8 @@ function parameters(topic: number, query: ListQuery): Record<string, unknown> {
 }
 
 function prepareAll(database: Database) {
-  const prepare = (sql: string) => database.prepare(sql)
+  // The connection may be the user's, and set to answer with BigInts.
+  const prepare = (sql: string) => database.prepare(sql).safeIntegers(false)
   const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${FOUND_MAX}`).pluck()
   const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND key > @after'
   const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND key > @after AND state = ${DEAD}`
@@ -257,9 +281,10 @@ function prepareAll(database: Database) {
     topics: prepare('SELECT name FROM tocsin_topic ORDER BY name').pluck(),
     row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?'),
     lastEnded: prepare(
-      'SELECT * FROM tocsin_ended WHERE topic = ? AND key = ? ORDER BY generation DESC LIMIT 1',
+      'SELECT * FROM tocsin_ended WHERE topic = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1',
     ),
-    load: prepare(`SELECT * FROM tocsin_live WHERE topic = ? AND (ring_ms, cell, key) > (?, ?, ?)
+    hint: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?`),
+    load: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND (ring_ms, cell, key) > (?, ?, ?)
       AND ring_ms <= ? ORDER BY ring_ms, cell, key LIMIT ?`),
     findTagged: found('tocsin_tag WHERE topic = @topic AND tag = @tag AND cell = @cell AND key > @after'),
     findTaggedDead: found(`${dead} AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))`),

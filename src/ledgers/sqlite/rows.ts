@@ -1,6 +1,5 @@
 /** Rows as SQLite has them, and what the rest of Tocsin makes of them. */
 import { crc32 } from 'node:zlib'
-import { TocsinError } from '../../errors.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView, Hint } from '../../timetable.ts'
 
@@ -81,15 +80,12 @@ export function isIntact({ key, body, checksum }: Pick<LiveRow, 'key' | 'body' |
   return checksum === checksumOf(key, body)
 }
 
-function checkRow(topic: string, row: Pick<LiveRow, 'key' | 'body' | 'checksum'>): void {
-  if (isIntact(row)) return
-  const { key } = row
-  throw new TocsinError(
-    'ledger-damaged',
-    `the task '${key}' of topic '${topic}' is not what was written: its checksum differs. Restore the ledger from a copy`,
-    { topic, key },
-  )
+/** Looking must not fail for the others of a page: what is damaged is shown as such, without its payload. */
+function shown<T extends EntryView>(row: Pick<LiveRow, 'key' | 'body' | 'checksum'>, view: T): T {
+  return isIntact(row) ? view : { ...view, body: 'null', lastError: DAMAGED }
 }
+
+export const DAMAGED = 'the ledger is damaged here: the task is not what was written, its checksum differs'
 
 /** What waits, without its body. */
 export type WaitingRow = Pick<LiveRow, 'key' | 'cell' | 'ring_ms' | 'failures' | 'priority' | 'lost'>
@@ -135,8 +131,7 @@ export function claimedTaskOf(topic: string, row: ClaimedRow): ClaimedTask {
 }
 
 export function liveView(topic: string, row: LiveRow, isHeld: boolean): EntryView {
-  checkRow(topic, row)
-  return {
+  return shown(row, {
     key: row.key,
     id: taskId(topic, row.key, row.generation),
     body: row.body,
@@ -151,12 +146,11 @@ export function liveView(topic: string, row: LiveRow, isHeld: boolean): EntryVie
     updatedMs: row.updated_ms,
     lastError: row.error,
     deadCause: null,
-  }
+  })
 }
 
 export function endedView(topic: string, row: EndedRow): EntryView {
-  checkRow(topic, row)
-  return {
+  return shown(row, {
     key: row.key,
     id: taskId(topic, row.key, row.generation),
     body: row.body,
@@ -171,5 +165,6 @@ export function endedView(topic: string, row: EndedRow): EntryView {
     updatedMs: row.ended_ms,
     lastError: row.error,
     deadCause: row.cause as DeadCause | null,
-  }
+    generation: row.generation,
+  })
 }

@@ -7,7 +7,8 @@ import type { Place, Selection } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import { Readings } from './readings.ts'
 import { Transitions } from './transitions.ts'
-import { translated } from './trouble.ts'
+import type { SqliteDatabase } from './options.ts'
+import { isBusy, translated } from './trouble.ts'
 
 /** SQLite tells nobody that a transaction is over: it is asked, soon at first. */
 const ASK_MS_MIN = 1
@@ -16,6 +17,8 @@ const ASK_MS_MAX = 50
 interface Hands {
   readonly transitions: Transitions
   readonly readings: Readings
+  /** Its copy of SQLite is ours. */
+  isTried: boolean
 }
 
 /**
@@ -23,6 +26,7 @@ interface Hands {
  * it works inside `database.transaction(() => …)`, which waits for nothing.
  */
 export class Transactions {
+  readonly #own: Database
   readonly #path: string
   readonly #session: number
   readonly #clock: Clock
@@ -30,7 +34,8 @@ export class Transactions {
   /** Per connection of a caller. */
   readonly #hands = new WeakMap<Database, Hands>()
 
-  constructor(path: string, session: number, clock: Clock, where: string) {
+  constructor(own: Database, path: string, session: number, clock: Clock, where: string) {
+    this.#own = own
     this.#path = path
     this.#session = session
     this.#clock = clock
@@ -39,15 +44,22 @@ export class Transactions {
 
   within(tx: unknown): LedgerTransaction {
     const database = this.#check(tx)
-    const { transitions, readings } = this.#of(database)
+    const hands = this.#of(database)
+    const { transitions, readings } = hands
+    // Thrown, not rejected: inside database.transaction(…) nothing is awaited, and what throws undoes it.
     const write = <T>(work: (moment: Moment) => T): Promise<T> => {
+      database.exec('SAVEPOINT tocsin')
       try {
         const answer = work({ nowMs: this.#clock.now(), steadyMs: this.#clock.monotonicNow() })
         transitions.writeBooks()
+        if (!hands.isTried) this.#checkExcluded()
+        hands.isTried = true
+        database.exec('RELEASE tocsin')
         return Promise.resolve(answer)
       } catch (error) {
         transitions.undone()
-        return Promise.reject(translated(error, this.#where) as Error)
+        if (database.inTransaction) database.exec('ROLLBACK TO tocsin; RELEASE tocsin')
+        throw translated(error, this.#where)
       }
     }
     return {
@@ -66,31 +78,57 @@ export class Transactions {
           const places = found(readings, topic, cells, what)
           return { places, answers: transitions.reschedule(topic, places, when, quantumMs, moment) }
         }),
-      ended: () => this.#ended(database),
+      ended: (isPointless) => this.#ended(database, isPointless),
     }
   }
 
-  async *#ended(database: Database): AsyncGenerator<void> {
+  async #ended(database: Database, isPointless: () => boolean): Promise<void> {
     await this.#clock.turn()
-    for (let waitMs = ASK_MS_MIN; database.open && database.inTransaction;) {
+    for (let waitMs = ASK_MS_MIN; database.open && database.inTransaction && !isPointless();) {
       await sleep(this.#clock, waitMs)
       waitMs = Math.min(waitMs * 2, ASK_MS_MAX)
-      // It may be the next transaction already that we see: what is committed is looked at each time.
-      yield
     }
-    yield
   }
 
   #of(database: Database): Hands {
     let hands = this.#hands.get(database)
     if (hands === undefined) {
       const transitions = new Transitions(database, this.#session)
-      hands = { transitions, readings: new Readings(database, this.#session) }
+      hands = { transitions, readings: new Readings(database, this.#session), isTried: false }
       this.#hands.set(database, hands)
     }
     // What it remembers may come from a transaction that was undone since.
     hands.transitions.undone()
     return hands
+  }
+
+  /**
+   * Two copies of SQLite in one process do not see each other's locks, and overwrite each other's commits in silence. So
+   * it is tried out: while the other connection may write, ours must not.
+   */
+  checkCopy(given: SqliteDatabase): void {
+    const theirs = given as Database
+    // They are in the middle of something: the first use of it as `tx` tries it out.
+    if (theirs.inTransaction) return
+    theirs.exec('BEGIN IMMEDIATE')
+    try {
+      this.#checkExcluded()
+    } finally {
+      theirs.exec('ROLLBACK')
+    }
+  }
+
+  #checkExcluded(): void {
+    try {
+      this.#own.exec('BEGIN IMMEDIATE')
+    } catch (error) {
+      if (isBusy(error)) return
+      throw translated(error, this.#where)
+    }
+    this.#own.exec('ROLLBACK')
+    throw badTx(
+      "this database comes from another copy of better-sqlite3 than Tocsin's, and two copies in one process overwrite each other's data. Have one: npm dedupe, or npm ls better-sqlite3 to see who brings the second",
+    )
   }
 
   #check(tx: unknown): Database {
@@ -99,10 +137,19 @@ export class Transactions {
       throw badTx("expected a better-sqlite3 database that shares the ledger's file")
     if (database.open !== true) throw badTx('this database is closed')
     if (database.inTransaction !== true)
-      throw badTx('no transaction is open on it; call it inside database.transaction(() => …)')
-    if (database.memory === true || realpathSync(database.name) !== this.#path)
+      throw badTx('no transaction is open on it; call it inside database.transaction(…)')
+    if (database.memory === true || truePath(database.name) !== this.#path)
       throw badTx(`this database is another file than the ledger's; open it with sqlite({ database })`)
     return database as Database
+  }
+}
+
+/** Null: there is no such file any more. */
+function truePath(path: string): string | null {
+  try {
+    return realpathSync(path)
+  } catch {
+    return null
   }
 }
 

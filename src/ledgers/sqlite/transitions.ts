@@ -22,6 +22,7 @@ import {
   checksumOf,
   type ClaimedRow,
   claimedTaskOf,
+  DAMAGED,
   DEAD,
   type EndedRow,
   type EndedState,
@@ -89,7 +90,7 @@ export class Transitions {
     quantumMs: number,
     { nowMs }: Moment,
   ): LedgerScheduled[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? this.#newTopic(topicName)
     let created = 0
     const answers = entries.map((entry): LedgerScheduled => {
       const dueMs = ringMsAt(entry.when, nowMs, nowMs, quantumMs)
@@ -113,7 +114,7 @@ export class Transitions {
   }
 
   cancel(topicName: string, places: readonly Place[], moment: Moment): CancelAnswer[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place) => {
       const row = this.#row(topic, place)
       if (row === undefined) return 'not-found'
@@ -133,7 +134,7 @@ export class Transitions {
     quantumMs: number,
     moment: Moment,
   ): LedgerRescheduled[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place): LedgerRescheduled => {
       const row = this.#row(topic, place)
       if (row !== undefined && this.#isHeld(row, moment))
@@ -156,12 +157,12 @@ export class Transitions {
     places: readonly Place[],
     moment: Moment,
   ): ClaimVerdict[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place) => this.#claimOne(topicName, topic, place, request, moment))
   }
 
   begin(topicName: string, place: Place, stamp: number, _moment: Moment): boolean {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     if (this.#heldUnder(topic, place, stamp) === null) return false
     this.#statements.begin.run(topic, place.cell, place.key)
     return true
@@ -174,7 +175,7 @@ export class Transitions {
     leaseMs: number,
     { steadyMs }: Moment,
   ): number {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     let extended = 0
     for (const { key, cell } of places)
       extended += this.#statements.extend.run(
@@ -189,12 +190,12 @@ export class Transitions {
   }
 
   settle(topicName: string, settlements: readonly LedgerSettlement[], moment: Moment): LedgerSettled[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return settlements.map((settlement) => this.#settleOne(topic, settlement, moment))
   }
 
   replay(topicName: string, places: readonly Place[], { nowMs }: Moment): LedgerReplayed[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map(({ key, cell }): LedgerReplayed => {
       const grave = this.#statements.grave.get(topic, cell, key) as EndedRow | undefined
       if (grave === undefined) return { outcome: 'not-found', hint: null }
@@ -208,7 +209,7 @@ export class Transitions {
   }
 
   purge(topicName: string, places: readonly Place[], _moment: Moment): ('purged' | 'not-found')[] {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map(({ key, cell }) => (this.#purgeOne(topic, cell, key) ? 'purged' : 'not-found'))
   }
 
@@ -217,7 +218,7 @@ export class Transitions {
     { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
     _moment: Moment,
   ): { ended: number; dead: number } {
-    const topic = this.#topicId(topicName)
+    const topic = this.#topicId(topicName) ?? NO_TOPIC
     const { sweep, oldDead, deadCount } = this.#statements
     let ended = 0
     for (const state of ['done', 'cancelled', 'obsolete'] as const) {
@@ -225,8 +226,15 @@ export class Transitions {
       this.#count(topic, `${state}_swept`, swept)
       ended += swept
     }
-    const tooMany = Math.max(0, (deadCount.get(topic) as number) - deadMax)
-    const old = oldDead.all(topic, limit) as { cell: number; key: string; ended_ms: number }[]
+    // What this transaction has not written into the books yet counts, too.
+    const dead =
+      ((deadCount.get(topic) as number | undefined) ?? 0) + (this.#tally.get(topic)?.get('dead') ?? 0)
+    const tooMany = Math.max(0, dead - deadMax)
+    const old = oldDead.all(topic, Math.max(0, limit - ended)) as {
+      cell: number
+      key: string
+      ended_ms: number
+    }[]
     const gone = old.filter(({ ended_ms }, i) => i < tooMany || ended_ms < deadBeforeMs)
     for (const { cell, key } of gone) this.#purgeOne(topic, cell, key)
     return { ended, dead: gone.length }
@@ -240,39 +248,18 @@ export class Transitions {
     request: LedgerClaimRequest,
     moment: Moment,
   ): ClaimVerdict {
-    const { stamp, nowMs, alone } = request
     // Most tasks that ring simply wait, and their time has come: one statement sees that and takes them.
-    const suspectsFrom = alone ? Number.MAX_SAFE_INTEGER : LOSSES_OF_A_SUSPECT
-    const { key, cell } = place
-    const leaseEndMs = moment.steadyMs + request.leaseMs
-    const taken = this.#statements.take.get(
-      this.#session,
-      stamp,
-      leaseEndMs,
-      alone ? ALONE : 0,
-      topic,
-      cell,
-      key,
-      nowMs,
-      suspectsFrom,
-    ) as ClaimedRow | undefined
-    if (taken !== undefined) {
-      this.#count(topic, 'claimed', 1)
-      if (isIntact(taken)) return { kind: 'ours', task: claimedTaskOf(topicName, taken) }
-      // It must not be delivered, and it must not hold up the others of its cell.
-      this.#bury(topic, this.#row(topic, place) as LiveRow, 'payload', DAMAGED, false, moment)
-      return { kind: 'damaged', error: DAMAGED }
-    }
+    const taken = this.#take(topicName, topic, place, request, request.nowMs, moment)
+    if (taken !== null) return taken
     const row = this.#row(topic, place)
     if (row === undefined) return { kind: 'gone' }
-    // The answer was lost, and the call is repeated.
-    if (row.session === this.#session && row.stamp === stamp)
-      return { kind: 'ours', task: claimedTaskOf(topicName, row) }
-    if (this.#isHeld(row, moment))
+    if (this.#isHeld(row, moment)) {
+      // The answer was lost, and the call is repeated.
+      if (row.stamp === request.stamp) return this.#intact(topicName, topic, row, moment)
       return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - moment.steadyMs }
-    const lapsed = row.session !== null
-    if (!lapsed)
-      return row.ring_ms > nowMs
+    }
+    if (row.session === null)
+      return row.ring_ms > request.nowMs
         ? { kind: 'later', hint: hintOf(row) }
         : { kind: 'suspect', hint: hintOf(row) }
     const lost = row.lost + 1
@@ -285,11 +272,43 @@ export class Transitions {
       this.#end(topic, row, 'cancelled', moment)
       return { kind: 'gone' }
     }
-    // As it was before that claim, with the loss counted; then it is like any other that waits.
+    // As it was before that claim, with the loss counted. It has rung before, whatever the clock says now.
     this.#freed(topic, row)
-    this.#statements.release.run(row.ring_ms, lost, row.updated_ms, topic, cell, key)
-    if (lost >= suspectsFrom) return { kind: 'suspect', hint: hintOf({ ...row, lost }) }
-    return this.#claimOne(topicName, topic, place, request, moment)
+    this.#statements.release.run(row.ring_ms, lost, row.updated_ms, topic, place.cell, place.key)
+    const again = this.#take(topicName, topic, place, request, Number.MAX_SAFE_INTEGER, moment)
+    return again ?? { kind: 'suspect', hint: hintOf({ ...row, lost }) }
+  }
+
+  /** Null: it does not wait, or not for this claim. */
+  #take(
+    topicName: string,
+    topic: number,
+    place: Place,
+    { stamp, leaseMs, alone }: LedgerClaimRequest,
+    nowMs: number,
+    moment: Moment,
+  ): ClaimVerdict | null {
+    const taken = this.#statements.take.get(
+      this.#session,
+      stamp,
+      moment.steadyMs + leaseMs,
+      alone ? ALONE : 0,
+      topic,
+      place.cell,
+      place.key,
+      nowMs,
+      alone ? Number.MAX_SAFE_INTEGER : LOSSES_OF_A_SUSPECT,
+    ) as ClaimedRow | undefined
+    if (taken === undefined) return null
+    this.#count(topic, 'claimed', 1)
+    return this.#intact(topicName, topic, { ...taken, cell: place.cell }, moment)
+  }
+
+  /** What is damaged must not be delivered, and must not hold up the others of its cell. */
+  #intact(topicName: string, topic: number, row: ClaimedRow & Place, moment: Moment): ClaimVerdict {
+    if (isIntact(row)) return { kind: 'ours', task: claimedTaskOf(topicName, row) }
+    this.#bury(topic, this.#row(topic, row) as LiveRow, 'payload', DAMAGED, false, moment)
+    return { kind: 'damaged', error: DAMAGED }
   }
 
   #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, moment: Moment): LedgerSettled {
@@ -442,13 +461,16 @@ export class Transitions {
     return row.session === this.#session && (row.lease_ms as number) > steadyMs
   }
 
-  #topicId(name: string): number {
-    const known = this.#topicIds.get(name)
-    if (known !== undefined) return known
+  #topicId(name: string): number | null {
+    const known = this.#topicIds.get(name) ?? (this.#statements.topic.get(name) as number | undefined)
+    if (known === undefined) return null
+    this.#topicIds.set(name, known)
+    return known
+  }
+
+  #newTopic(name: string): number {
     this.#statements.newTopic.run(name)
-    const id = this.#statements.topic.get(name) as number
-    this.#topicIds.set(name, id)
-    return id
+    return this.#topicId(name) as number
   }
 
   #count(topic: number, counter: Counter, by: number): void {
@@ -464,8 +486,6 @@ export class Transitions {
 function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
   return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
 }
-
-const DAMAGED = 'the ledger is damaged here: the task is not what was written, its checksum differs'
 
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
@@ -494,6 +514,9 @@ const COUNTERS = [
   'obsolete_swept',
 ] as const
 
+/** A topic that never had a task; no row is its. */
+const NO_TOPIC = -1
+
 /** Ids that one writing takes in advance. */
 const GENERATIONS = 1_000
 
@@ -502,7 +525,8 @@ const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 const CARRIED = 'topic, cell, key, due_ms, priority, deliveries, created_ms, tags, checksum, body'
 
 function prepareAll(database: Database) {
-  const prepare = (sql: string): Statement => database.prepare(sql)
+  // The connection may be the user's, and set to answer with BigInts.
+  const prepare = (sql: string): Statement => database.prepare(sql).safeIntegers(false)
   return {
     newTopic: prepare('INSERT INTO tocsin_topic (name) VALUES (?) ON CONFLICT DO NOTHING'),
     topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),

@@ -15,7 +15,7 @@ export function translated(error: unknown, where: string): unknown {
   const code = codeOf(error)
   if (TocsinError.is(error) || !code.startsWith('SQLITE_')) return error
   const says = describeError(error)
-  if (code.startsWith('SQLITE_FULL'))
+  if (/^SQLITE_(FULL|IOERR_SHMSIZE)/.test(code))
     return new TocsinError(
       'ledger-full',
       `${where}: the disk is full (${says}); nothing was written. Make room: it goes on by itself`,
@@ -29,10 +29,5 @@ export function translated(error: unknown, where: string): unknown {
       {},
       error,
     )
-  return new TocsinError(
-    'ledger-unavailable',
-    `${where}: ${says} (${code}); nothing was written. It will be tried again where that is safe`,
-    {},
-    error,
-  )
+  return new TocsinError('ledger-unavailable', `${where}: ${says} (${code}); nothing was written`, {}, error)
 }

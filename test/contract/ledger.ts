@@ -1,0 +1,54 @@
+/**
+ * What every ledger promises, as cases: written once, run against each adapter, and by ledger-bugs.test.ts against
+ * broken ones, to see that they see. After each case the books must balance, whatever it was about.
+ */
+import { describe, it } from 'vitest'
+import { bookkeeping } from './ledger/bookkeeping.ts'
+import { changing } from './ledger/changing.ts'
+import { claiming } from './ledger/claiming.ts'
+import { dead } from './ledger/dead.ts'
+import { expectBalance, type LedgerCase, type LedgerHarness } from './ledger/helpers.ts'
+import { loading } from './ledger/loading.ts'
+import { looking } from './ledger/looking.ts'
+import { reopening } from './ledger/reopening.ts'
+import { scheduling } from './ledger/scheduling.ts'
+import { settling } from './ledger/settling.ts'
+
+export type { LedgerCase, LedgerHarness } from './ledger/helpers.ts'
+
+export const ledgerCases: readonly LedgerCase[] = [
+  ...scheduling,
+  ...claiming,
+  ...settling,
+  ...changing,
+  ...loading,
+  ...looking,
+  ...dead,
+  ...bookkeeping,
+  ...reopening,
+]
+
+const SLOW_TIMEOUT_MS = 120_000
+
+/** One test per case, each with a ledger of its own. */
+export function ledgerContract(
+  name: string,
+  open: () => Promise<LedgerHarness>,
+  /** Cases that are somebody else's to keep, by name. */
+  except: readonly string[] = [],
+): void {
+  describe(`the contract of a ledger: ${name}`, () => {
+    for (const one of ledgerCases.filter((any) => !except.includes(any.name)))
+      it(one.name, () => runLedgerCase(one, open), one.slow === true ? SLOW_TIMEOUT_MS : undefined)
+  })
+}
+
+export async function runLedgerCase(one: LedgerCase, open: () => Promise<LedgerHarness>): Promise<void> {
+  const harness = await open()
+  try {
+    await one.run(harness)
+    await expectBalance(harness)
+  } finally {
+    await harness.close()
+  }
+}

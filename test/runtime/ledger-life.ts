@@ -1,0 +1,183 @@
+/** Processes that have one ledger after another, with faults between the store and its parts. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ALL_CELLS, cellOf } from '../../src/cell.ts'
+import { systemClock } from '../../src/clock.ts'
+import { settingsOf } from '../../src/config.ts'
+import type { Ledger } from '../../src/ledger.ts'
+import { openSqlite } from '../../src/ledgers/sqlite/open.ts'
+import { silentLogger } from '../../src/logger.ts'
+import { LedgerStore } from '../../src/store/ledger-store.ts'
+import type { TopicAudit } from '../../src/store.ts'
+import { VirtualClock } from '../../src/testing/virtual-clock.ts'
+import type { Claim, ClaimedTask, ClaimRequest, HintTable, SettleOutcome } from '../../src/timetable.ts'
+import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
+import { seededRandom } from '../contract/memory-harness.ts'
+import { entry, type EntryOptions, place } from '../contract/timetable/helpers.ts'
+
+const START_MS = Date.UTC(2026, 0, 1)
+export const TOPIC = 'life'
+export const LEASE_MS = 30_000
+
+export interface Faults {
+  ledger: Partial<Ledger>
+  table: Partial<HintTable>
+}
+
+/** What is broken can be changed while it runs. */
+function faulty<T extends object>(sound: T, broken: () => Partial<T>): T {
+  return new Proxy(sound, {
+    get(target, name) {
+      const faults = broken()
+      const source = Object.hasOwn(faults, name) ? faults : target
+      const value: unknown = Reflect.get(source, name, source)
+      return typeof value === 'function' ? (value.bind(source) as unknown) : value
+    },
+  })
+}
+
+export interface Delivery {
+  readonly key: string
+  readonly atMs: number
+  readonly stamp: number
+  readonly task: ClaimedTask
+}
+
+let requests = 0
+
+export class Lives implements AsyncDisposable {
+  readonly faults: Faults = { ledger: {}, table: {} }
+  clock = new VirtualClock(START_MS)
+  store!: LedgerStore
+  /** As they are, without faults. */
+  ledger!: Ledger
+  table!: HintTable
+  readonly #folder = mkdtempSync(join(tmpdir(), 'tocsin-lives-'))
+  readonly #residentMs: number
+  #unwatch = () => {}
+
+  private constructor(residentMs: number) {
+    this.#residentMs = residentMs
+  }
+
+  static async begin({ residentMs = 3_600_000, watches = true } = {}): Promise<Lives> {
+    const lives = new Lives(residentMs)
+    lives.#open()
+    if (watches) await lives.watch()
+    return lives
+  }
+
+  /** From now on the topic is consumed here. */
+  async watch(): Promise<void> {
+    this.#unwatch = this.store.watch(TOPIC, { wake() {}, fence() {}, missed() {} })
+    await this.turns()
+  }
+
+  /** All that was in memory is gone; the faults as well. What the ledger has is found by the next process. */
+  async dieAndComeBack(): Promise<void> {
+    this.faults.ledger = {}
+    this.faults.table = {}
+    this.#unwatch()
+    await this.store.close()
+    this.clock = new VirtualClock(this.clock.now())
+    this.#open()
+    await this.watch()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.faults.ledger = {}
+    this.faults.table = {}
+    this.#unwatch()
+    await this.store.close()
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+
+  #open(): void {
+    const random = seededRandom(1)
+    const { clock, faults } = this
+    this.table = new MemoryTimetable(clock, random)
+    this.ledger = openSqlite({ path: join(this.#folder, 'tocsin.db'), callTimeoutMs: 5_000 }, clock)
+    this.store = new LedgerStore({
+      ledger: faulty(this.ledger, () => faults.ledger),
+      table: faulty(this.table, () => faults.table),
+      clock,
+      random,
+      logger: silentLogger,
+    })
+    const settings = { ...settingsOf({}, TOPIC), residentMs: this.#residentMs }
+    this.store.govern(TOPIC, () => settings)
+  }
+
+  async turns(): Promise<void> {
+    for (let turn = 0; turn < 5; turn++) await systemClock.turn()
+  }
+
+  /** Second by second, so that whatever looks every second does. */
+  async advance(ms: number, stepMs = 1_000): Promise<void> {
+    for (let left = ms; left > 0; left -= stepMs) {
+      this.clock.moveTo(this.clock.monotonicNow() + Math.min(stepMs, left))
+      await this.turns()
+    }
+  }
+
+  async schedule(key: string, options: EntryOptions = {}): Promise<number> {
+    const [answer] = await this.store.schedule(TOPIC, [entry(key, options)], 0)
+    return answer?.dueMs ?? Number.NaN
+  }
+
+  async cancel(key: string): Promise<string | undefined> {
+    return (await this.store.cancel(TOPIC, [place(key)]))[0]
+  }
+
+  claim(key: string, options: Partial<ClaimRequest> = {}): Promise<Claim> {
+    const request = {
+      req: `r${++requests}`,
+      limit: 100,
+      leaseMs: LEASE_MS,
+      from: 'lanes',
+      wholePrefixes: false,
+    } as const
+    return this.store.claim({ topic: TOPIC, cell: cellOf(key, 'key') }, { ...request, ...options })
+  }
+
+  async settle(
+    key: string,
+    stamp: number,
+    outcome: SettleOutcome = { kind: 'done' },
+  ): Promise<string | undefined> {
+    const at = { topic: TOPIC, cell: cellOf(key, 'key') }
+    return (await this.store.settle(at, [{ key, stamp, outcome }]))[0]
+  }
+
+  /** What rings by now, in every cell, suspects as well. */
+  async ring(cells: readonly number[] = ALL_CELLS): Promise<Delivery[]> {
+    const deliveries: Delivery[] = []
+    for (const cell of cells)
+      for (const from of ['lanes', 'suspects'] as const) {
+        const request = { req: `r${++requests}`, limit: 100, leaseMs: LEASE_MS, from, wholePrefixes: false }
+        const { tasks, stamp, nowMs } = await this.store.claim({ topic: TOPIC, cell }, request)
+        for (const task of tasks) deliveries.push({ key: task.key, atMs: nowMs, stamp, task })
+      }
+    return deliveries
+  }
+
+  /** Second by second: whatever rings is done with at once. */
+  async work(ms: number, stepMs = 1_000): Promise<Delivery[]> {
+    const deliveries: Delivery[] = []
+    for (let left = ms; left > 0; left -= stepMs) {
+      for (const delivery of await this.ring()) {
+        deliveries.push(delivery)
+        await this.settle(delivery.key, delivery.stamp)
+      }
+      await this.advance(Math.min(stepMs, left), stepMs)
+    }
+    return deliveries
+  }
+
+  async audit(): Promise<TopicAudit> {
+    const [audit] = await this.store.audit()
+    if (audit === undefined) throw new Error('no topic was audited')
+    return audit
+  }
+}
