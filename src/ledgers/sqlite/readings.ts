@@ -15,6 +15,7 @@ import type {
 } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import {
+  checkIntact,
   DEAD,
   ENDED_STATES,
   type EndedRow,
@@ -52,9 +53,12 @@ export class Readings {
   get(topicName: string, { key, cell }: Place): EntryView | null {
     const topic = this.#topicId(topicName)
     const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-    if (row !== undefined) return liveView(topicName, row, this.#isClaimed(row))
-    const ended = this.#statements.lastEnded.get(topic, key) as EndedRow | undefined
-    return ended === undefined ? null : endedView(topicName, ended)
+    const ended = row ?? (this.#statements.lastEnded.get(topic, key) as EndedRow | undefined)
+    if (ended === undefined) return null
+    checkIntact(topicName, ended)
+    return row === undefined
+      ? endedView(topicName, ended as EndedRow)
+      : liveView(topicName, row, this.#isClaimed(row))
   }
 
   hints(topicName: string, places: readonly Place[], moment: Moment): (Hint | null)[] {

@@ -1,5 +1,6 @@
 /** Rows as SQLite has them, and what the rest of Tocsin makes of them. */
 import { crc32 } from 'node:zlib'
+import { TocsinError } from '../../errors.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView, Hint } from '../../timetable.ts'
 
@@ -78,6 +79,13 @@ export function checksumOf(key: string, body: string): number {
 
 export function isIntact({ key, body, checksum }: Pick<LiveRow, 'key' | 'body' | 'checksum'>): boolean {
   return checksum === checksumOf(key, body)
+}
+
+/** For whoever asks for this one. */
+export function checkIntact(topic: string, row: Pick<LiveRow, 'key' | 'body' | 'checksum'>): void {
+  if (isIntact(row)) return
+  const { key } = row
+  throw new TocsinError('ledger-damaged', `task '${key}' of topic '${topic}': ${DAMAGED}`, { topic, key })
 }
 
 /** Looking must not fail for the others of a page: what is damaged is shown as such, without its payload. */
