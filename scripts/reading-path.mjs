@@ -16,6 +16,8 @@ const PATH = [
   ['src/runtime/worker.ts', 'from a claimed task to its outcome'],
   ['src/runtime/settler.ts', 'records outcomes, many at a time'],
   ['src/runtime/renewer.ts', 'keeps leases'],
+  ['src/ledger.ts', 'the port: what a ledger promises'],
+  ['src/store/ledger-store.ts', 'the timetable rings, the ledger decides'],
   ['src/topic-handle.ts', 'what `toc.topic(…)` returns'],
   ['src/tocsin.ts', 'the front door'],
 ]
