@@ -19,19 +19,13 @@ const BURST = 4_000
 const PAID = 500
 const FAILING = ORDERS - 1
 
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '8' },
-    file: { type: 'string', default: './.tocsin/demonstration.db' },
-  },
-})
+const values = readOptions()
 const openedMs = Date.now()
 
 // One order fails on purpose; its log line would only tear the picture.
-const toc = await Tocsin.open({ ledger: `sqlite:${values.file}`, logger: false }).catch((error) => {
-  console.error(`\n  ${error.message}\n`)
-  process.exit(1)
-})
+const toc = await Tocsin.open({ ledger: `sqlite:${values.file}`, logger: false }).catch((error) =>
+  giveUp(error.message),
+)
 const topic = toc.topic('close-unpaid-order', { retry: { min: '500ms' }, retention: '1h' })
 const { pending: left, claimed: leftInHands } = await topic.counts()
 // Timers of a run that was stopped or killed: they go on.
@@ -180,7 +174,30 @@ function newRecord() {
 }
 
 function recordOfLastRun() {
-  return JSON.parse(readFileSync(`${values.file}.json`, 'utf8'))
+  try {
+    return JSON.parse(readFileSync(`${values.file}.json`, 'utf8'))
+  } catch {
+    return giveUp(
+      `${values.file} has timers of a run whose list, ${values.file}.json, is gone. Delete ${values.file}* to start anew.`,
+    )
+  }
+}
+
+function readOptions() {
+  const options = {
+    seconds: { type: 'string', default: '8' },
+    file: { type: 'string', default: './.tocsin/demonstration.db' },
+  }
+  try {
+    return parseArgs({ options }).values
+  } catch (error) {
+    return giveUp(`${error.message}. Known: --seconds 3, --file ./some.db`)
+  }
+}
+
+function giveUp(why) {
+  console.error(`\n  ${why}\n`)
+  process.exit(1)
 }
 
 /** The first 4,000 at one instant in the middle, the failing one early on, the others at random, in waves. */
