@@ -107,16 +107,18 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
-    const cancelled = (answers: Promise<CancelAnswer[]>): Promise<Cancelled> =>
-      answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
-    return this.#write(
-      options,
-      (tx) => cancelled(tx.cancel(this.name, [this.#place(key)])),
-      () => {
-        const place = this.#place(key)
-        return cancelled(this.#order.run(() => this.#parts.store.cancel(this.name, [place])))
-      },
-    )
+    if (options !== undefined)
+      return this.#write(
+        options,
+        (tx) => cancelled(key, tx.cancel(this.name, [this.#place(key)])),
+        () => this.#cancelOne(key),
+      )
+    try {
+      this.#parts.checkOpen()
+      return this.#cancelOne(key)
+    } catch (error) {
+      return Promise.reject(error as Error)
+    }
   }
 
   cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
@@ -311,6 +313,14 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#parts.store.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
   }
 
+  #cancelOne(key: string): Promise<Cancelled> {
+    const place = this.#place(key)
+    return cancelled(
+      key,
+      this.#order.run(() => this.#parts.store.cancel(this.name, [place])),
+    )
+  }
+
   get #mergeMs(): number {
     return this.#parts.settings.current.mergeMs
   }
@@ -484,6 +494,10 @@ function checkProgress(options: BulkOptions | undefined): void {
   const onProgress: unknown = options?.onProgress
   if (onProgress !== undefined && typeof onProgress !== 'function')
     throw badOption('onProgress', `expected a function, got ${describeValue(onProgress)}`)
+}
+
+function cancelled(key: string, answers: Promise<CancelAnswer[]>): Promise<Cancelled> {
+  return answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
 }
 
 function dateOrNull(ms: number | null): Date | null {
