@@ -17,12 +17,9 @@
 import type {
   Books,
   CancelAnswer,
-  CellAddress,
   ClaimedTask,
-  Counts,
-  EntryView,
   Hint,
-  ListQuery,
+  Looks,
   NewEntry,
   Place,
   RescheduleAnswer,
@@ -152,7 +149,8 @@ export interface LedgerTransaction extends LedgerWrites {
   ended(isPointless: () => boolean): Promise<void>
 }
 
-export interface Ledger extends LedgerWrites {
+/** Its `get` answers a live task, or else the last one of the key that ended. */
+export interface Ledger extends LedgerWrites, Looks {
   /** Refuses what is no open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 
@@ -168,19 +166,6 @@ export interface Ledger extends LedgerWrites {
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
   /** The hints of these, as they are now; null where there is no live task, or one that was cancelled in flight. */
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
-
-  /** Live, or else the last one of the key that ended. */
-  get(topic: string, place: Place): Promise<EntryView | null>
-  list(topic: string, query: ListQuery): Promise<EntryView[]>
-  find(
-    at: CellAddress,
-    among: 'live' | 'dead',
-    what: Selection,
-    cursor: string | null,
-  ): Promise<{ keys: string[]; cursor: string | null }>
-  counts(topic: string): Promise<Counts>
-  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
-  books(topic: string): Promise<Books>
 
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>

@@ -199,7 +199,24 @@ export interface Watcher {
   missed(): void
 }
 
-export interface Timetable {
+/** What onlookers ask, of a timetable as of a ledger. */
+export interface Looks {
+  get(topic: string, place: Place): Promise<EntryView | null>
+  list(topic: string, query: ListQuery): Promise<EntryView[]>
+  /** Keys of one cell, page by page: at least all that were there all the time; a cursor of null ends it. */
+  find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }>
+  counts(topic: string): Promise<Counts>
+  /** How many pending tasks ring in each of the steps of [fromMs, toMs). What is overdue counts as due now. */
+  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
+  books(topic: string): Promise<Books>
+}
+
+export interface Timetable extends Looks {
   /** The longest a puller may sleep without looking, for adapters whose wake can be lost or whose clock can step. */
   readonly lookMs: number
 
@@ -224,20 +241,6 @@ export interface Timetable {
   /** The whole claim call `req` is trusted for another `leaseMs` from now. Its stamp stays. */
   extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'>
   settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]>
-
-  get(topic: string, place: Place): Promise<EntryView | null>
-  list(topic: string, query: ListQuery): Promise<EntryView[]>
-  /** Keys of one cell, page by page: at least all that were there all the time; a cursor of null ends it. */
-  find(
-    at: CellAddress,
-    among: 'live' | 'dead',
-    what: Selection,
-    cursor: string | null,
-  ): Promise<{ keys: string[]; cursor: string | null }>
-  counts(topic: string): Promise<Counts>
-  /** How many pending tasks ring in each of the steps of [fromMs, toMs). What is overdue counts as due now. */
-  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
-  books(topic: string): Promise<Books>
 
   /** A dead task lives again under its id, due now, without its failures; 'live': its key has a live task, which stays. */
   replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]>

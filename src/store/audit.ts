@@ -38,17 +38,14 @@ function balance(books: Books, counted: Recount): boolean {
 }
 
 /** Every live task that rings soon must be in the timetable. */
-async function mendMissing(
-  { ledger, table, clock }: AuditParts,
-  topic: string,
-  loader: Loader,
-): Promise<number> {
+async function mendMissing(parts: AuditParts, topic: string, loader: Loader): Promise<number> {
+  const { ledger, clock } = parts
   let missing = 0
   let after: Frontier | null = null
   do {
     const page = await ledger.load(topic, after, loader.loadedUntilMs, PAGE)
     const near = page.hints.filter((hint) => loader.includes(hint))
-    missing += await putMissing({ ledger, table, clock }, topic, near)
+    missing += await putMissing(parts, topic, near)
     after = page.frontier
     await clock.turn()
   } while (after !== null)
@@ -56,7 +53,8 @@ async function mendMissing(
 }
 
 /** Every entry of the timetable must have a live task. */
-async function mendOrphaned({ ledger, table, clock }: AuditParts, topic: string): Promise<number> {
+async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
+  const { table, clock } = parts
   let orphaned = 0
   for (const cell of ALL_CELLS) {
     let cursor: string | null = null
@@ -64,7 +62,7 @@ async function mendOrphaned({ ledger, table, clock }: AuditParts, topic: string)
       const page = await table.find({ topic, cell }, 'live', { all: true }, cursor)
       for (let at = 0; at < page.keys.length; at += PAGE) {
         const places = page.keys.slice(at, at + PAGE).map((key) => ({ key, cell }))
-        orphaned += await dropOrphans({ ledger, table, clock }, topic, places)
+        orphaned += await dropOrphans(parts, topic, places)
         await clock.turn()
       }
       cursor = page.cursor

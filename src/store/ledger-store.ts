@@ -3,6 +3,7 @@ import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
 import type { ClaimVerdict, Ledger, LedgerSettled, LedgerTransaction } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
+import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
 import { Loader } from '../runtime/loader.ts'
 import { Sparing } from '../runtime/sparing.ts'
@@ -33,11 +34,6 @@ import type {
 } from '../timetable.ts'
 import { auditTopic } from './audit.ts'
 import { HeldClaims, placesOfClaim } from './held-claims.ts'
-
-/** Expired claims that one call rescues, so that a claim stays short after a stall. */
-const RESCUES_PER_CLAIM = 4
-/** Steps of the golden ratio: batch-mates of a killer come back far apart. */
-const GOLDEN = 0.6180339887498949
 
 /** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
 const TABLE_LEASE_EXTRA_MS = 1_000
@@ -328,7 +324,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     for (const claim of this.#held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
       const { stamp } = claim
       const lost = [...claim.keys].map((key) => {
-        spread = (spread + GOLDEN) % 1
+        spread = nextSpread(spread)
         return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
       })
       const answers = await ledger.settle(at.topic, lost)

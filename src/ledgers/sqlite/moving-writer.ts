@@ -27,10 +27,6 @@ export class MovingWriter implements Writer {
     this.#logger = logger
   }
 
-  get isInThread(): boolean {
-    return this.#thread !== null
-  }
-
   run(step: Step): Promise<unknown> {
     // While it moves, questions wait: they must not overtake those before them.
     if (this.#moving !== null) return this.#moving.then(() => this.run(step))

@@ -1,6 +1,7 @@
 /** Rows as SQLite has them, and what the rest of Tocsin makes of them. */
 import { crc32 } from 'node:zlib'
 import { TocsinError } from '../../errors.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../rescue.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView, Hint } from '../../timetable.ts'
 
@@ -49,9 +50,6 @@ export interface EndedRow {
   readonly checksum: number
   readonly body: string
 }
-
-/** Leases lost in a row that make a task a suspect, to be claimed alone. */
-export const LOSSES_OF_A_SUSPECT = 2
 
 const NO_TAGS: readonly string[] = Object.freeze([])
 

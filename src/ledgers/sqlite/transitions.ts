@@ -14,6 +14,7 @@ import type {
   LedgerSettlement,
   Retention,
 } from '../../ledger.ts'
+import { LOSSES_OF_A_SUSPECT, poisonText, rescueDelayMs } from '../../rescue.ts'
 import { ringMsAt } from '../../ring-time.ts'
 import type { DeadCause } from '../../task.ts'
 import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
@@ -30,28 +31,11 @@ import {
   hintOf,
   isIntact,
   type LiveRow,
-  LOSSES_OF_A_SUSPECT,
   priorityNumber,
   tagsOf,
   tagsText,
 } from './rows.ts'
-
-/** What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. */
-const SPREAD_MS = 1_000
-const SPREAD_DOUBLINGS_MAX = 6
-
-/** In the column `started`: claimed alone, and its start recorded. */
-const ALONE = 1
-const STARTED_ALONE = 2
-
-type Counter =
-  | EndedState
-  | 'scheduled'
-  | 'claimed'
-  | 'purged'
-  | 'done_swept'
-  | 'cancelled_swept'
-  | 'obsolete_swept'
+import { ALONE, type Counter, COUNTERS, PLUCKED, STARTED_ALONE, WRITES } from './write-statements.ts'
 
 /** How a row is, before somebody takes it. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }
@@ -365,8 +349,7 @@ export class Transitions {
       this.#bury(topic, row, 'poison', lapse.error, false, moment)
       return { answer: 'settled', hint: null, poison: lapse.error }
     }
-    const spreadMs = Math.ceil(spread * SPREAD_MS * 2 ** Math.min(lost, SPREAD_DOUBLINGS_MAX))
-    const ringMs = moment.nowMs + spreadMs
+    const ringMs = moment.nowMs + rescueDelayMs(spread, lost)
     this.#freed(topic, row)
     this.#statements.release.run(ringMs, lost, moment.nowMs, topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf({ ...row, lost }, ringMs) }
@@ -495,24 +478,8 @@ function lapseOf({ marked, started }: LiveRow, lost: number): Lapse | null {
   if (marked === 1) return { kind: 'cancelled' }
   // Only a start that was recorded, with nothing else running beside it, can convict.
   if (started !== STARTED_ALONE) return null
-  return {
-    kind: 'poison',
-    error: `its lease ran out ${lost} times in a row, the last time running alone`,
-  }
+  return { kind: 'poison', error: poisonText(lost) }
 }
-
-const COUNTERS = [
-  'scheduled',
-  'done',
-  'cancelled',
-  'obsolete',
-  'dead',
-  'claimed',
-  'purged',
-  'done_swept',
-  'cancelled_swept',
-  'obsolete_swept',
-] as const
 
 /** A topic that never had a task; no row is its. */
 const NO_TOPIC = -1
@@ -520,57 +487,19 @@ const NO_TOPIC = -1
 /** Ids that one writing takes in advance. */
 const GENERATIONS = 1_000
 
-const AT = 'topic = ? AND cell = ? AND key = ?'
-const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
-const CARRIED = 'topic, cell, key, due_ms, priority, deliveries, created_ms, tags, checksum, body'
-
 function prepareAll(database: Database) {
   // The connection may be the user's, and set to answer with BigInts.
   const prepare = (sql: string): Statement => database.prepare(sql).safeIntegers(false)
+  const writes = Object.entries(WRITES).map(([name, sql]) => {
+    const statement = prepare(sql)
+    return [name, PLUCKED.has(name) ? statement.pluck() : statement]
+  })
+  const counts = COUNTERS.map((name) => [
+    name,
+    prepare(`UPDATE tocsin_topic SET ${name} = ${name} + ? WHERE id = ?`),
+  ])
   return {
-    newTopic: prepare('INSERT INTO tocsin_topic (name) VALUES (?) ON CONFLICT DO NOTHING'),
-    topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),
-    count: Object.fromEntries(
-      COUNTERS.map((name) => [name, prepare(`UPDATE tocsin_topic SET ${name} = ${name} + ? WHERE id = ?`)]),
-    ) as Record<Counter, Statement>,
-    generations: prepare(`INSERT INTO tocsin_meta (name, value) VALUES ('generations', ?)
-      ON CONFLICT (name) DO UPDATE SET value = value + excluded.value RETURNING value`).pluck(),
-    row: prepare(`SELECT * FROM tocsin_live WHERE ${AT}`),
-    insert: prepare(`INSERT INTO tocsin_live
-      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, checksum, body)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, cell, key) DO NOTHING`),
-    remove: prepare(`DELETE FROM tocsin_live WHERE ${AT}`),
-    tag: prepare('INSERT INTO tocsin_tag (topic, tag, cell, key) VALUES (?, ?, ?, ?)'),
-    untag: prepare('DELETE FROM tocsin_tag WHERE topic = ? AND tag = ? AND cell = ? AND key = ?'),
-    mark: prepare(`UPDATE tocsin_live SET marked = 1 WHERE ${AT}`),
-    move: prepare(`UPDATE tocsin_live SET due_ms = ?, ring_ms = ?, updated_ms = ?, failures = 0, lost = 0,
-      ${FREE} WHERE ${AT}`),
-    take: prepare(`UPDATE tocsin_live SET session = ?, stamp = ?, lease_ms = ?, started = ?,
-      deliveries = deliveries + 1 WHERE ${AT} AND session IS NULL AND ring_ms <= ? AND lost < ?
-      RETURNING generation, key, body, checksum, due_ms, ring_ms, failures, deliveries, tags, priority`),
-    begin: prepare(`UPDATE tocsin_live SET started = ${STARTED_ALONE} WHERE ${AT} AND started = ${ALONE}`),
-    extend: prepare(`UPDATE tocsin_live SET lease_ms = ? WHERE ${AT} AND session = ? AND stamp = ?`),
-    again: prepare(`UPDATE tocsin_live SET ring_ms = ?, failures = ?, error = ?, updated_ms = ?, lost = 0,
-      ${FREE} WHERE ${AT}`),
-    release: prepare(`UPDATE tocsin_live SET ring_ms = ?, lost = ?, updated_ms = ?, ${FREE} WHERE ${AT}`),
-    giveBack: prepare(`UPDATE tocsin_live SET ${FREE}, deliveries = deliveries - 1 WHERE ${AT}`),
-    end: prepare(`INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, ${CARRIED})
-      SELECT generation, ?, ?, failures, error, ${CARRIED} FROM tocsin_live
-      WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`).pluck(),
-    bury: prepare(`INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, cause, ${CARRIED})
-      SELECT generation, ?, ?, ?, ?, ?, ${CARRIED} FROM tocsin_live WHERE ${AT}`),
-    grave: prepare(`SELECT * FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`),
-    revive:
-      prepare(`INSERT INTO tocsin_live (generation, topic, cell, key, due_ms, ring_ms, updated_ms, priority,
-      deliveries, created_ms, tags, checksum, body)
-      SELECT generation, topic, cell, key, ?, ?, ?, priority, deliveries, created_ms, tags, checksum, body
-      FROM tocsin_ended WHERE ${AT} AND state = ${DEAD}`),
-    purge: prepare(`DELETE FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`),
-    sweep: prepare(`DELETE FROM tocsin_ended WHERE (topic, state, ended_ms, key, generation) IN (
-      SELECT topic, state, ended_ms, key, generation FROM tocsin_ended
-      WHERE topic = ? AND state = ? AND ended_ms < ? LIMIT ?)`),
-    deadCount: prepare('SELECT dead FROM tocsin_topic WHERE id = ?').pluck(),
-    oldDead: prepare(`SELECT cell, key, ended_ms FROM tocsin_ended
-      WHERE topic = ? AND state = ${DEAD} ORDER BY ended_ms LIMIT ?`),
+    ...(Object.fromEntries(writes) as Record<keyof typeof WRITES, Statement>),
+    count: Object.fromEntries(counts) as Record<Counter, Statement>,
   }
 }

@@ -7,6 +7,13 @@
  */
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import type { Random } from '../../random.ts'
+import {
+  LOSSES_OF_A_SUSPECT,
+  nextSpread,
+  poisonText,
+  rescueDelayMs,
+  RESCUES_PER_CLAIM,
+} from '../../rescue.ts'
 import { finiteOrNull, ringMsAt } from '../../ring-time.ts'
 import { type DeadCause, taskId } from '../../task.ts'
 import type {
@@ -28,17 +35,6 @@ import { type ClaimRecord, Entry, ringMsOf, scoreOf, type Tries } from './entry.
 import { Graveyard } from './graveyard.ts'
 import { Lanes } from './lanes.ts'
 import { TagIndex } from './tag-index.ts'
-
-/** Expired claims that one call rescues, so that a claim stays short after a crash. */
-const RESCUES_PER_CLAIM = 4
-
-/** What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. */
-const RESCUE_SPREAD_MS = 1_000
-const RESCUE_DOUBLINGS_MAX = 6
-const GOLDEN = 0.6180339887498949
-
-/** Leases lost in a row that make a task a suspect, to be claimed alone. */
-const LOSSES_OF_A_SUSPECT = 2
 
 const NO_TAGS: readonly string[] = Object.freeze([])
 
@@ -264,14 +260,13 @@ export class MemoryCell {
   /** What expired claims still hold goes back, with the lost lease counted apart from failures. Answers how many. */
   #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): number {
     let rescued = 0
-    // Steps of the golden ratio from a random start: batch-mates of a killer come back far apart.
     let spread: number | null = null
     for (let n = 0; n < claimsMax; n++) {
       const record = this.#claims.expired(steadyMs)
       if (record === undefined) break
       for (const entry of record.members) {
         if (entry.claim !== record) continue
-        spread = spread === null ? this.random.fraction() : (spread + GOLDEN) % 1
+        spread = spread === null ? this.random.fraction() : nextSpread(spread)
         if (this.#lose(entry, record, nowMs, spread)) rescued++
       }
     }
@@ -288,15 +283,13 @@ export class MemoryCell {
     tries.lost++
     // Only a start that was recorded, with nothing else running beside it, can convict.
     if (record.alone && tries.startedStamp === record.stamp) {
-      const error = `its lease ran out ${tries.lost} times in a row, the last time running alone`
-      this.#bury(entry, nowMs, 'poison', error, false)
+      this.#bury(entry, nowMs, 'poison', poisonText(tries.lost), false)
       this.#poisoned.push(entry.key)
       return false
     }
     tries.deliveries++
     this.#claims.release(entry)
-    const spreadMs = spread * RESCUE_SPREAD_MS * 2 ** Math.min(tries.lost, RESCUE_DOUBLINGS_MAX)
-    this.#wait(entry, nowMs + Math.ceil(spreadMs), tries.lost >= LOSSES_OF_A_SUSPECT)
+    this.#wait(entry, nowMs + rescueDelayMs(spread, tries.lost), tries.lost >= LOSSES_OF_A_SUSPECT)
     return true
   }
 
