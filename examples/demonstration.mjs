@@ -19,6 +19,9 @@ const BURST = 4_000
 const PAID = 500
 const FAILING = ORDERS - 1
 
+// `npm start | head`: whoever read has seen enough.
+process.stdout.on('error', (error) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+
 const values = readOptions()
 const openedMs = Date.now()
 

@@ -45,6 +45,7 @@ export class Tocsin implements AsyncDisposable {
   #closing: Promise<void> | null = null
 
   static async open(options: OpenOptions = {}): Promise<Tocsin> {
+    if (typeof options === 'string') throw addressAlone(options)
     checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
     const surroundings = { clock: systemClock, random: systemRandom, logger }
@@ -53,6 +54,8 @@ export class Tocsin implements AsyncDisposable {
 
   /** Use `Tocsin.open`. */
   protected constructor(parts: TocsinParts) {
+    if (parts === undefined)
+      throw new TocsinError('bad-option', 'a Tocsin is opened, not made: write await Tocsin.open()')
     this.#parts = parts
     this.#announcer = new Announcer(parts.logger)
   }
@@ -158,6 +161,13 @@ export class Tocsin implements AsyncDisposable {
 }
 
 const OPEN_FIELDS = [...STORE_FIELDS, 'logger']
+
+/** It says where tasks live, but not as what. */
+function addressAlone(address: string): TocsinError {
+  const name = /^(sqlite|postgres(ql)?):/i.test(address) ? 'ledger' : 'timetable'
+  // Not the address itself: it may hold a password.
+  return badOption('open', `expected an object, got a text; write Tocsin.open({ ${name}: '…' })`)
+}
 
 function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   const definition = given as TopicDefinition<unknown, unknown> | null

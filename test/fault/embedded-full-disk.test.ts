@@ -145,7 +145,6 @@ describe.skipIf(!isAble)('a full disk', () => {
     expect(await toc.topic(TOPIC).get('kept')).toMatchObject({ state: 'pending', payload: 1 })
   })
 
-  // KNOWN: the lock and the index of the log need room, too, and their errors are taken for others.
   test('a ledger that is opened on it calls it full', async () => {
     await (await open()).close()
     fillUp()

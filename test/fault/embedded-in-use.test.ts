@@ -61,7 +61,6 @@ test('the same file by another way through the folders', async () => {
   expect(await toc.topic(TOPIC).counts()).toMatchObject({ pending: 0 })
 })
 
-// KNOWN: the lock goes by the name that was given, and not by the file that it leads to.
 test('the same file by a symbolic link to it', async () => {
   using folder = temporaryFolder()
   const path = join(folder.path, 't.db')

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { defineTopic, type ErrorCode, Tocsin, type Topic } from 'tocsin'
+import { sqlite } from 'tocsin/sqlite'
 import { type TestTocsin, testTocsin } from 'tocsin/testing'
 import { refusal } from './helpers.ts'
 
@@ -384,6 +385,11 @@ refuses('unknown options', [
   ['close', (_, toc) => toc.close(wrong({ timout: 1 })), 'bad-option', "did you mean 'timeout'?"],
   ['testTocsin', () => testTocsin(wrong({ nwo: 1 })), 'bad-option', "did you mean 'now'?"],
   ['open', () => Tocsin.open(wrong({ timetabel: 'memory:' })), 'bad-option', "did you mean 'timetable'?"],
+  ['open a file', () => Tocsin.open(wrong('sqlite:./t.db')), 'bad-option', 'Tocsin.open({ ledger:'],
+  ['open Redis', () => Tocsin.open(wrong('redis://:secret@h')), 'bad-option', 'Tocsin.open({ timetable:'],
+  ['new Tocsin', async () => Reflect.construct(Tocsin, []), 'bad-option', 'await Tocsin.open()'],
+  ['sqlite()', async () => sqlite(wrong(undefined)), 'bad-option', 'expected an object'],
+  ['sqlite({})', async () => sqlite(wrong({})), 'bad-option', "one of 'path' and 'database'"],
   ['open null', () => Tocsin.open(wrong(null)), 'bad-option', 'expected an object'],
 ])
 

@@ -22,7 +22,14 @@ export function translated(error: unknown, where: string): unknown {
       {},
       error,
     )
-  if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))
+  if (code.startsWith('SQLITE_NOTADB'))
+    return new TocsinError(
+      'ledger-damaged',
+      `${where} is not a SQLite file: it is something else, or its beginning is damaged. Nothing was changed; name another file, or restore this one from a copy`,
+      {},
+      error,
+    )
+  if (code.startsWith('SQLITE_CORRUPT'))
     return new TocsinError(
       'ledger-damaged',
       `${where} is damaged (${says}). Nothing more is read from it; restore it from a copy, or recover it with: sqlite3 <file> .recover`,
