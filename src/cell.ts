@@ -1,4 +1,4 @@
-import { crc32 } from 'node:zlib'
+import { crc32 } from './crc32.ts'
 
 /**
  * Where a task lives. A key's bucket, and so its cell, never changes: changing the number of slots moves nothing,

@@ -8,6 +8,9 @@ const STRING_8 = 0xd9
 const STRING_16 = 0xda
 const STRING_32 = 0xdb
 const FLOAT_64 = 0xcb
+/** Up to so many characters, none of which takes more than a byte. */
+const SHORT = 32
+const NOT_PLAIN = 0x80
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
 const BYTES_PER_UNIT_MAX = 3
 
@@ -31,6 +34,7 @@ export class Packer {
   }
 
   string(text: string): void {
+    if (text.length <= SHORT && this.#shortPlain(text)) return
     const bytesMax = text.length * BYTES_PER_UNIT_MAX
     const header = bytesMax < 256 ? 2 : bytesMax < 65_536 ? 3 : 5
     const at = this.#reserve(header + bytesMax)
@@ -49,6 +53,23 @@ export class Packer {
     }
     this.#end = at + header + length
     this.#listLength++
+  }
+
+  /** Keys are mostly short and plain: written by hand, they are done before the call to do it would be. */
+  #shortPlain(text: string): boolean {
+    const { length } = text
+    const at = this.#reserve(2 + length)
+    const bytes = this.#bytes
+    for (let i = 0; i < length; i++) {
+      const code = text.charCodeAt(i)
+      if (code >= NOT_PLAIN) return false
+      bytes[at + 2 + i] = code
+    }
+    bytes[at] = STRING_8
+    bytes[at + 1] = length
+    this.#end = at + 2 + length
+    this.#listLength++
+    return true
   }
 
   number(value: number): void {
