@@ -40,6 +40,33 @@ export const NEEDED = [
     dnf: ['openssl'],
     newer: 'https://openssl-library.org/source/',
   },
+  {
+    program: 'postgres',
+    // The newest first. Debian keeps several versions side by side, brew keeps any but the latest from PATH.
+    folders: [18, 17, 16, 15, 14, 13].flatMap((major) => [
+      `/usr/lib/postgresql/${major}/bin`,
+      `/opt/homebrew/opt/postgresql@${major}/bin`,
+      `/usr/local/opt/postgresql@${major}/bin`,
+    ]),
+    oldest: [13, 0],
+    // '15.14', and of what is not released yet '18beta1'.
+    version: { args: ['--version'], pattern: /\(PostgreSQL\) (\d+)\D+(\d+)/ },
+    apt: ['postgresql'],
+    brew: ['postgresql@17'],
+    dnf: ['postgresql-server'],
+    newer: 'https://www.postgresql.org/download/',
+  },
+  {
+    // Tocsin is to work behind it, in transaction mode.
+    program: 'pgbouncer',
+    folders: ['/usr/sbin'],
+    oldest: [1, 12],
+    version: { args: ['--version'], pattern: /PgBouncer(?: version)? (\d+)\.(\d+)/ },
+    apt: ['pgbouncer'],
+    brew: ['pgbouncer'],
+    dnf: ['pgbouncer'],
+    newer: 'https://www.pgbouncer.org/install.html',
+  },
 ]
 
 const VERSION_WITHIN_MS = 10_000

@@ -92,6 +92,16 @@ export const ERROR_TABLE = {
     retryable: false,
     means: 'the ledger, or a task in it, is not what was written; nothing of it is delivered',
   },
+  'ledger-refused': {
+    status: 503,
+    retryable: false,
+    means: 'the ledger cannot be used as it is: user, rights, version, database, or its part in a larger one',
+  },
+  'driver-missing': {
+    status: 500,
+    retryable: false,
+    means: 'a package that this composition needs is not installed',
+  },
   'ledger-too-new': {
     status: 503,
     retryable: false,

@@ -18,6 +18,7 @@ import type {
   Books,
   CancelAnswer,
   ClaimedTask,
+  Frontier,
   Hint,
   Looks,
   NewEntry,
@@ -29,13 +30,10 @@ import type {
   SettleOutcome,
 } from './timetable.ts'
 
-/** Where a reading of hints got to: they come in the order of ring times, and of places where these are the same. */
-export interface Frontier extends Place {
-  readonly ringMs: number
-}
-
 export interface Loaded {
   readonly hints: readonly Hint[]
+  /** By which each of them lies in its place: of a claimed task that is not when its hint rings. */
+  readonly orderMs: readonly number[]
   /** Where it got to; null: to the end of what was asked for. */
   readonly frontier: Frontier | null
 }
@@ -178,5 +176,12 @@ export interface Ledger extends LedgerWrites, Looks {
   recount(topic: string): Promise<{ books: Books; counted: Recount }>
 
   nowMs(): Promise<number>
+  /** What its clock says, as far as is known without asking. May lag a little; never leads. */
+  clockMs(): number
+  /**
+   * Several processes share it: tells of topics in which somebody wrote a task that rings soon; null: in any. Some are
+   * missed. Answers how to end it. Undefined: only this process has the ledger.
+   */
+  listen?(onNear: (topic: string | null) => void): () => void
   close(): Promise<void>
 }

@@ -2,11 +2,14 @@
 import type { Clock } from './clock.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
+import type { Ledger } from './ledger.ts'
+import type { PostgresConfig, PostgresOptions } from './ledgers/postgres/options.ts'
 import type { SqliteConfig, SqliteDatabase, SqliteOptions } from './ledgers/sqlite/options.ts'
 import type { Logger } from './logger.ts'
 import { badOption, wholeNumber } from './options.ts'
 import type { Random } from './random.ts'
 import type { TaskStore } from './store.ts'
+import { ledgerClock } from './store/ledger-clock.ts'
 import { LedgerStore } from './store/ledger-store.ts'
 import { MemoryTimetable } from './timetables/memory/timetable.ts'
 import type { RedisConfig, RedisOptions } from './timetables/redis/options.ts'
@@ -19,10 +22,12 @@ export interface StoreOptions {
    */
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
-   * Where tasks are kept, so that they outlive this process: 'sqlite:./data/tocsin.db', or `sqlite({ database })` of
-   * 'tocsin/sqlite'. Without a timetable and without this: 'sqlite:./.tocsin/tocsin.db'.
+   * Where tasks are kept, so that they outlive this process: 'sqlite:./data/tocsin.db', for one process, or
+   * 'postgres://user@host/database', for many; `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool })` of
+   * 'tocsin/postgres' say more than a URL can. Several PostgreSQL databases share the tasks: [url, url]. Without a
+   * timetable and without this: 'sqlite:./.tocsin/tocsin.db'.
    */
-  readonly ledger?: `sqlite:${string}` | (string & {}) | SqliteConfig | undefined
+  readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
   /** What every Redis key begins with, so that several Tocsins can share one Redis. 'toc' by default. */
   readonly prefix?: string | undefined
   /** How long a call to Redis, or to the ledger, may take before it is given up. 5 s by default. */
@@ -30,6 +35,8 @@ export interface StoreOptions {
   /** How many Redis replicas must have a write before it counts as accepted. 0 by default. */
   readonly waitReplicas?: number | undefined
 }
+
+type OneLedger = `sqlite:${string}` | (string & {}) | SqliteConfig | PostgresConfig
 
 interface Surroundings {
   readonly clock: Clock
@@ -48,6 +55,11 @@ export const STORE_FIELDS: readonly string[] = [
   ...LATER_FIELDS,
 ]
 
+/** PostgreSQL alone: other processes are told of what rings before they look again. */
+const TELL_WITHIN_MS = 2_000
+/** A timetable that is filled by looking holds no more than so many of a topic. */
+const POLLED_MAX = 50_000
+
 const DEFAULT_LEDGER = './.tocsin/tocsin.db'
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
@@ -61,43 +73,115 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   if (later !== undefined) throw unsupported(`open({ ${later} })`, later)
   const { timetable, ledger: given } = options
   const redis = redisOptions(timetable)
+  const postgres = postgresOptions(given)
   if (redis !== null) {
+    if (postgres !== null) return openCenter(redis, postgres, options, surroundings)
     if (given !== undefined) throw notTogether(given)
     return openRedisStore(redis, options, surroundings)
   }
   if (timetable !== undefined && timetable !== 'memory:') throw unknownTimetable(timetable)
   const isDurable = given !== undefined || timetable === undefined
   refuseIdle(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
-  const { clock, random } = surroundings
+  const { clock, random, logger } = surroundings
+  if (postgres !== null) {
+    const ledger = await openPostgresLedger(postgres, options, surroundings, TELL_WITHIN_MS)
+    const table = new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
+    return new LedgerStore({ ...surroundings, table, ledger })
+  }
   const table = new MemoryTimetable(clock, random)
   if (!isDurable) return table
   const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
   // Here, not above: whoever has no SQLite need not load its binary.
   const { openSqlite } = await import('./ledgers/sqlite/open.ts')
-  const ledger = openSqlite({ ...file, callTimeoutMs }, clock, surroundings.logger)
+  const ledger = openSqlite({ ...file, callTimeoutMs }, clock, logger)
   return new LedgerStore({ ...surroundings, table, ledger })
+}
+
+/** Redis rings, PostgreSQL decides. */
+async function openCenter(
+  redis: RedisOptions,
+  postgres: readonly PostgresOptions[],
+  options: StoreOptions,
+  surroundings: Surroundings,
+): Promise<TaskStore> {
+  if (options.waitReplicas !== undefined)
+    throw badOption('waitReplicas', 'with a ledger nothing is lost that Redis loses; leave it out')
+  const settings = redisSettings(options)
+  const ledger = await openPostgresLedger(postgres, options, surroundings, 0)
+  try {
+    const { openRedisHints } = await import('./timetables/redis/open.ts')
+    // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
+    const prefix = `${settings.prefix}.${ledger.id}`
+    const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
+    const { clock, random } = surroundings
+    const makeSpare = () => new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
+    return new LedgerStore({ ...surroundings, table, ledger, makeSpare })
+  } catch (error) {
+    await ledger.close()
+    throw error
+  }
+}
+
+async function openPostgresLedger(
+  given: readonly PostgresOptions[],
+  { callTimeout }: StoreOptions,
+  surroundings: Surroundings,
+  tellWithinMs: number,
+): Promise<Ledger & { readonly id: string }> {
+  const callTimeoutMs = checkCallTimeout(callTimeout)
+  // Here, not above: whoever has no PostgreSQL need not have its driver.
+  const { checkPostgresOptions } = await import('./ledgers/postgres/options.ts')
+  const { openPostgres } = await import('./ledgers/postgres/open.ts')
+  const checked = given.map((one) => checkPostgresOptions(one))
+  const opening = checked.map((one, i) =>
+    openPostgres(one, { callTimeoutMs, tellWithinMs, shard: `${i + 1} of ${checked.length}` }, surroundings),
+  )
+  const opened = await Promise.allSettled(opening)
+  const failed = opened.find((one) => one.status === 'rejected')
+  const ledgers = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  if (failed !== undefined) {
+    await Promise.all(ledgers.map((ledger) => ledger.close()))
+    throw failed.reason
+  }
+  const [first] = ledgers
+  if (first === undefined) throw badOption('ledger', 'expected at least one database')
+  if (ledgers.length === 1) return first
+  if (new Set(ledgers.map(({ id }) => id)).size < ledgers.length) {
+    await Promise.all(ledgers.map((ledger) => ledger.close()))
+    throw badOption('ledger', 'the same database is named twice')
+  }
+  const { ShardedLedger } = await import('./ledgers/sharded.ts')
+  return Object.assign(new ShardedLedger(ledgers), { id: first.id })
 }
 
 async function openRedisStore(
   redis: RedisOptions,
-  { prefix = 'toc', callTimeout, waitReplicas }: StoreOptions,
+  options: StoreOptions,
   surroundings: Surroundings,
 ): Promise<TaskStore> {
+  const settings = redisSettings(options)
+  // Here, not above: whoever has no Redis need not load its client, which takes a quarter of a second.
+  const { openRedis } = await import('./timetables/redis/open.ts')
+  return openRedis(redis, settings, surroundings)
+}
+
+function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptions): {
+  prefix: string
+  callTimeoutMs: number
+  waitReplicas: number
+} {
   // A brace would steer where Redis Cluster puts the keys.
   if (typeof prefix !== 'string' || !PREFIX.test(prefix))
     throw badOption(
       'prefix',
       `expected 1 to 64 letters, digits, '.', '_' or '-', got ${describeValue(prefix)}`,
     )
-  const settings = {
+  return {
     prefix,
     callTimeoutMs: checkCallTimeout(callTimeout),
     waitReplicas: wholeNumber(waitReplicas ?? 0, 0, WAIT_REPLICAS_MAX, 'waitReplicas'),
   }
-  // Here, not above: whoever has no Redis need not load its client, which takes a quarter of a second.
-  const { openRedis } = await import('./timetables/redis/open.ts')
-  return openRedis(redis, settings, surroundings)
 }
 
 function redisOptions(timetable: unknown): RedisOptions | null {
@@ -105,6 +189,18 @@ function redisOptions(timetable: unknown): RedisOptions | null {
   // By its mark, not by `instanceof`: two copies of the package in one process still understand each other.
   const config = timetable as RedisConfig | null | undefined
   return config?.kind === 'redis' ? config.options : null
+}
+
+/** Null: this is no PostgreSQL. */
+function postgresOptions(ledger: unknown): PostgresOptions[] | null {
+  if (Array.isArray(ledger)) {
+    const all = ledger.map((one) => postgresOptions(one)?.[0])
+    if (all.every((one) => one !== undefined)) return all
+    throw badOption('ledger', 'several databases share the tasks only if each is a PostgreSQL')
+  }
+  if (typeof ledger === 'string') return /^postgres(ql)?:/i.test(ledger) ? [{ url: ledger }] : null
+  const config = ledger as PostgresConfig | null | undefined
+  return config?.kind === 'postgres' ? [config.options] : null
 }
 
 async function sqliteFile(ledger: unknown): Promise<{ path: string; database?: SqliteDatabase | undefined }> {
@@ -168,7 +264,7 @@ function withoutSecret(value: unknown): string {
 function unsupported(what: string, field: string): TocsinError {
   return new TocsinError(
     'unsupported',
-    `${what} is not available in this version. What works: Tocsin.open(), which keeps tasks in ./.tocsin/tocsin.db; Tocsin.open({ ledger: 'sqlite:./my.db' }); Tocsin.open({ timetable: 'redis://localhost:6379' }); and Tocsin.open({ timetable: 'memory:' }), which loses them when the process ends`,
+    `${what} is not available in this version. What works: Tocsin.open(), which keeps tasks in ./.tocsin/tocsin.db; Tocsin.open({ ledger: 'sqlite:./my.db' }); Tocsin.open({ timetable: 'redis://localhost:6379' }); Tocsin.open({ ledger: 'postgres://localhost/db' }), with a Redis timetable or without; and Tocsin.open({ timetable: 'memory:' }), which loses them when the process ends`,
     { field },
   )
 }

@@ -7,8 +7,8 @@ export const RESCUES_PER_CLAIM = 4
 export const LOSSES_OF_A_SUSPECT = 2
 
 /** What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. */
-const SPREAD_MS = 1_000
-const DOUBLINGS_MAX = 6
+export const RESCUE_SPREAD_MS = 1_000
+export const RESCUE_DOUBLINGS_MAX = 6
 
 const GOLDEN = 0.6180339887498949
 
@@ -19,9 +19,10 @@ export function nextSpread(spread: number): number {
 
 /** How long a task waits that lost so many leases in a row; `spread` is a fraction of 0 to 1. */
 export function rescueDelayMs(spread: number, lost: number): number {
-  return Math.ceil(spread * SPREAD_MS * 2 ** Math.min(lost, DOUBLINGS_MAX))
+  return Math.ceil(spread * RESCUE_SPREAD_MS * 2 ** Math.min(lost, RESCUE_DOUBLINGS_MAX))
 }
 
-export function poisonText(lost: number): string {
+/** `lost` may be a placeholder, for a store that fills it in by itself. */
+export function poisonText(lost: number | '%s'): string {
   return `its lease ran out ${lost} times in a row, the last time running alone`
 }

@@ -1,25 +1,49 @@
 import { CELLS } from '../cell.ts'
 import type { Clock } from '../clock.ts'
-import type { Frontier, Ledger } from '../ledger.ts'
+import { TocsinError } from '../errors.ts'
+import type { Ledger, Loaded } from '../ledger.ts'
 import { compareKeys } from '../list-position.ts'
-import type { Hint, HintTable } from '../timetable.ts'
+import type { Frontier, Hint, HintTable, Place } from '../timetable.ts'
 import { Routine } from './routine.ts'
 
 /** Hints that one reading brings. */
 const PAGE = 1_000
-/** No more than this many of a topic are read ahead of their time; what follows is read as they ring. */
-const RESIDENT_MAX = 500_000
+/** A page is dealt to 64 cells: where each of them is a call to a server, the pages are larger. */
+const SHARED_PAGE = 8_000
 /** How often it looks whether the window has moved on. */
 const STEP_MS = 1_000
 
+/**
+ * Whoever writes puts what rings within the window, and this much later, into a shared timetable: another process may be
+ * reading up to the end of its window, and not see what is being committed. No write takes longer than this.
+ */
+export const OVERLAP_MS = 30_000
+
 const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, cell: 0, key: '' }
 
+/** Keeps a timetable filled from its ledger. */
+export interface Filler {
+  start(): void
+  stop(): Promise<void>
+  /** It belongs into the timetable now. */
+  includes(hint: Hint): boolean
+  /** All that rings before is in the timetable. */
+  readonly loadedUntilMs: number
+  /** There is room again: reads on at once where it had to stop. */
+  nudge(): void
+  /** Reads what is to be read by now. */
+  catchUp(): Promise<void>
+}
+
 /**
- * Keeps the timetable filled with what rings soon: far tasks stay on the disk and cost no memory. All up to the
+ * Keeps the timetable filled with what rings soon: far tasks stay in the ledger and cost no memory. All up to the
  * frontier is in the timetable; what is written before it goes there directly, what is written behind it is read in
  * time.
+ *
+ * Where several processes share the timetable, they share the frontier, too, which is kept in it. When the timetable
+ * says that it may have lost something, all is read again from the beginning.
  */
-export class Loader {
+export class Loader implements Filler {
   readonly #topic: string
   readonly #ledger: Ledger
   readonly #table: HintTable
@@ -27,7 +51,10 @@ export class Loader {
   readonly #residentMs: () => number
   readonly #onError: (error: unknown) => void
   readonly #routine: Routine
+  #epoch: string | null = null
   #frontier = NOWHERE
+  /** Not all before the frontier need be in the timetable: it is read from the beginning, whatever others say. */
+  #isDoubtful = false
   /**
    * While a reading is under way, what is written meanwhile may be behind it: up to here all is put directly. Before the
    * first one that is everything.
@@ -61,54 +88,100 @@ export class Loader {
     return this.#routine.stop()
   }
 
-  /** It belongs into the timetable now. */
   includes(hint: Hint): boolean {
+    if (this.#table.isShared) return isNear(hint, this.#ledger.clockMs(), this.#residentMs())
     return hint.ringMs <= this.#readingUntilMs || !isAfter(hint, this.#frontier)
   }
 
-  /** All that rings before is in the timetable. */
   get loadedUntilMs(): number {
     return this.#frontier.ringMs
   }
 
-  /** There is room again: reads on at once where it had to stop. */
   nudge(): void {
-    if (this.#isFull && this.#stepping === null) this.step().catch(this.#onError)
+    if (this.#isFull && this.#stepping === null) this.#alone(() => this.#step()).catch(this.#onError)
   }
 
-  /** Reads up to the end of the window, or as much as there is room for. */
-  step(): Promise<void> {
-    this.#stepping ??= this.#step().finally(() => {
+  /** What was put into the timetable may not be there: when this is over, all is. */
+  async reconcile(): Promise<void> {
+    // What is under way began before.
+    await this.#stepping?.catch(() => {})
+    this.#doubt()
+    await this.catchUp()
+    if (this.#isDoubtful && !this.#isFull)
+      throw new TocsinError('timetable-unavailable', 'the timetable was lost again while it was filled')
+  }
+
+  /** Reads on if the window has moved on by a quarter, or the clock has, or the timetable has lost something. */
+  catchUp(): Promise<void> {
+    return this.#alone(async () => {
+      await this.#lookAtTable()
+      const leftMs = this.#frontier.ringMs - this.#ledger.clockMs()
+      if (leftMs < this.#residentMs() * 0.75) await this.#step()
+    })
+  }
+
+  /** One reading at a time: whoever asks for another meanwhile waits for this one. */
+  #alone(work: () => Promise<void>): Promise<void> {
+    this.#stepping ??= work().finally(() => {
       this.#stepping = null
       this.#readingUntilMs = Number.NEGATIVE_INFINITY
     })
     return this.#stepping
   }
 
-  /** Steps if the window has moved on by a quarter, or the clock has. */
-  async catchUp(): Promise<void> {
-    const leftMs = this.#frontier.ringMs - (await this.#ledger.nowMs())
-    if (leftMs < this.#residentMs() * 0.75) await this.step()
+  #doubt(): void {
+    this.#isDoubtful = true
+    this.#frontier = NOWHERE
   }
 
+  async #lookAtTable(): Promise<void> {
+    const { epoch, frontier } = await this.#table.filling(this.#topic)
+    // Whatever others have read since: something of ours may have gone where nobody looks any more.
+    if (this.#epoch !== null && epoch !== this.#epoch) this.#doubt()
+    this.#epoch = epoch
+    if (!this.#isDoubtful && frontier !== null && isAfter(frontier, this.#frontier)) this.#frontier = frontier
+  }
+
+  /** Reads up to the end of the window, or as much as there is room for. */
   async #step(): Promise<void> {
-    const untilMs = (await this.#ledger.nowMs()) + this.#residentMs()
+    const table = this.#table
+    const untilMs = this.#ledger.clockMs() + this.#residentMs()
     // Before the first reading: from now on nothing that is written can fall between it and the frontier.
     this.#readingUntilMs = untilMs
+    const read = (after: Frontier) => {
+      const page = this.#ledger.load(this.#topic, after, untilMs, table.isShared ? SHARED_PAGE : PAGE)
+      page.catch(() => {})
+      return page
+    }
+    let reading: Promise<Loaded> | null = null
     for (;;) {
-      const { count } = await this.#table.extent(this.#topic)
-      this.#isFull = count >= RESIDENT_MAX
+      this.#isFull = Number.isFinite(table.residentMax) && (await this.#count()) >= table.residentMax
       if (this.#isFull || this.#routine.isStopped) return
-      const { hints, frontier } = await this.#ledger.load(this.#topic, this.#frontier, untilMs, PAGE)
-      await this.#table.put(this.#topic, hints, 'lower')
+      const { hints, frontier }: Loaded = await (reading ?? read(this.#frontier))
+      // The next page is read while this one is put. Not where room is counted: it is put first.
+      reading = frontier !== null && table.isShared ? read(frontier) : null
+      await table.put(this.#topic, hints, 'lower')
       this.#frontier = frontier ?? { ringMs: untilMs, cell: CELLS, key: '' }
-      if (frontier === null) return
+      if (!(await table.filledTo(this.#topic, this.#epoch ?? '', this.#frontier))) return this.#doubt()
+      if (frontier === null) {
+        this.#isDoubtful = false
+        return
+      }
       await this.#clock.turn()
     }
   }
+
+  async #count(): Promise<number> {
+    return (await this.#table.extent(this.#topic)).count
+  }
 }
 
-function isAfter(hint: Hint, { ringMs, cell, key }: Frontier): boolean {
-  if (hint.ringMs !== ringMs) return hint.ringMs > ringMs
-  return hint.cell === cell ? compareKeys(hint.key, key) > 0 : hint.cell > cell
+/** What belongs into a shared timetable, by the ledger's clock. */
+export function isNear({ ringMs }: Hint, nowMs: number, residentMs: number): boolean {
+  return ringMs <= nowMs + residentMs + OVERLAP_MS
+}
+
+function isAfter(one: Place & { readonly ringMs: number }, { ringMs, cell, key }: Frontier): boolean {
+  if (one.ringMs !== ringMs) return one.ringMs > ringMs
+  return one.cell === cell ? compareKeys(one.key, key) > 0 : one.cell > cell
 }

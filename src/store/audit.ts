@@ -1,10 +1,10 @@
 /** Whether the books of a topic are true, and whether ledger and timetable know the same tasks. What is off is mended. */
 import { ALL_CELLS } from '../cell.ts'
 import type { Clock } from '../clock.ts'
-import type { Frontier, Ledger, Recount } from '../ledger.ts'
-import type { Loader } from '../runtime/loader.ts'
+import type { Ledger, Recount } from '../ledger.ts'
+import type { Filler } from '../runtime/loader.ts'
 import type { TopicAudit } from '../store.ts'
-import type { Books, Hint, HintTable, Place } from '../timetable.ts'
+import type { Books, Frontier, Hint, HintTable, Place } from '../timetable.ts'
 
 const PAGE = 1_000
 
@@ -17,7 +17,7 @@ interface AuditParts {
 export async function auditTopic(
   parts: AuditParts,
   topic: string,
-  loader: Loader | undefined,
+  loader: Filler | undefined,
   rescued: number,
 ): Promise<TopicAudit> {
   const { ledger } = parts
@@ -38,7 +38,7 @@ function balance(books: Books, counted: Recount): boolean {
 }
 
 /** Every live task that rings soon must be in the timetable. */
-async function mendMissing(parts: AuditParts, topic: string, loader: Loader): Promise<number> {
+async function mendMissing(parts: AuditParts, topic: string, loader: Filler): Promise<number> {
   const { ledger, clock } = parts
   let missing = 0
   let after: Frontier | null = null

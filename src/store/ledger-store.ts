@@ -5,7 +5,8 @@ import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
-import { Loader } from '../runtime/loader.ts'
+import { type Filler, isNear, Loader } from '../runtime/loader.ts'
+import { Poller } from '../runtime/poller.ts'
 import { Sparing } from '../runtime/sparing.ts'
 import { Sweeper } from '../runtime/sweeper.ts'
 import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit } from '../store.ts'
@@ -33,6 +34,7 @@ import type {
   Watcher,
 } from '../timetable.ts'
 import { auditTopic } from './audit.ts'
+import { FailoverTable } from './failover-table.ts'
 import { HeldClaims, placesOfClaim } from './held-claims.ts'
 
 /** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
@@ -44,15 +46,28 @@ const RETURN = { kind: 'return' } as const
 export interface LedgerStoreParts {
   readonly ledger: Ledger
   readonly table: HintTable
+  /** Rings while a shared timetable is away. */
+  readonly makeSpare?: () => HintTable
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
 }
 
+/** So much may be on its way to a shared timetable before a caller has to wait for it. */
+const UNTOLD_MAX = 50_000
+
+interface Written {
+  readonly hint: Hint | null
+  readonly outcome?: string
+}
+
 /** The background of a topic that is consumed here. */
 interface Residence {
-  readonly loader: Loader
-  readonly sweeper: Sweeper
+  readonly loader: Filler
+  /** Undefined where every look sees all that is overdue. */
+  readonly sweeper?: Sweeper
+  /** While the shared timetable is away, its spare one is filled. */
+  poller?: Poller
 }
 
 /**
@@ -64,6 +79,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   readonly ledger: LedgerDoor = this
   readonly lookMs: number
   readonly #parts: LedgerStoreParts
+  readonly #table: HintTable
+  readonly #failover: FailoverTable | null
+  /** Others write to the ledger, and nothing but the ledger tells of it. */
+  readonly #isPolled: boolean
+  #spare: HintTable | null = null
+  #unlisten: () => void = ignore
   readonly #held = new HeldClaims()
   readonly #residences = new Map<string, Residence>()
   readonly #settings = new Map<string, () => Settings>()
@@ -71,13 +92,19 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** What callers' open transactions wrote, by connection, topic and key. */
   readonly #touched = new Map<object, Map<string, Map<string, Place>>>()
   readonly #following = new Set<Promise<void>>()
+  readonly #tellings = new Set<Promise<void>>()
+  #untold = 0
   readonly #janitor: Janitor
   readonly #sparing: Sparing
   #isClosed = false
 
   constructor(parts: LedgerStoreParts) {
     this.#parts = parts
-    this.lookMs = parts.table.lookMs
+    const { ledger, table, makeSpare } = parts
+    this.#isPolled = ledger.listen !== undefined && !table.isShared
+    this.#failover = makeSpare === undefined ? null : this.#withSpare(table, makeSpare)
+    this.#table = this.#failover ?? table
+    this.lookMs = table.lookMs
     this.#sparing = new Sparing(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
@@ -103,7 +130,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const answers = await this.#parts.ledger.cancel(topic, places)
     // One that is held is fenced: its handler need not go on.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
-    if (this.#residences.has(topic)) await this.#told(this.#parts.table.cancel(topic, touched))
+    if (this.#isRungHere(topic) && touched.length > 0)
+      await this.#telling(touched.length, [this.#table.cancel(topic, touched)])
     return answers
   }
 
@@ -140,7 +168,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    const { ledger, table, clock, logger } = this.#parts
+    const { ledger, clock, logger } = this.#parts
+    const table = this.#table
     const lost = await this.#rescue(at)
     const { leaseMs, req, from } = request
     const rung = await table.claim(at, { ...request, leaseMs: leaseMs + TABLE_LEASE_EXTRA_MS })
@@ -185,7 +214,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   async look(at: CellAddress): Promise<Look> {
-    const { ringInMs, leaseEndInMs } = await this.#parts.table.look(at)
+    const { ringInMs, leaseEndInMs } = await this.#table.look(at)
     return { ringInMs, leaseEndInMs: this.#leaseEndInMs(at, leaseEndInMs) }
   }
 
@@ -195,19 +224,19 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   /** Ledger first: only its word prolongs the holder's trust. */
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
-    const { ledger, table, clock } = this.#parts
+    const { ledger, clock } = this.#parts
     const claim = this.#held.of(at, req)
     if (claim === undefined) return 'stale'
     const extended = await ledger.extend(at.topic, placesOfClaim(claim), claim.stamp, leaseMs)
     if (extended === 0) return 'stale'
     claim.leaseEndMs = clock.monotonicNow() + leaseMs
-    await this.#told(table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
 
   /** Ledger first. Should the process die before the timetable hears of it, the entry rings in vain, once. */
   async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
-    const { ledger, table } = this.#parts
+    const { ledger } = this.#parts
     const { cell } = at
     const answers = await ledger.settle(
       at.topic,
@@ -217,7 +246,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const again = answers.flatMap(({ hint }, i) =>
       hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
     )
-    await this.#tellAll([table.settle(at, told), ...this.#putting(at.topic, again)])
+    await this.#tellAll([this.#table.settle(at, told), ...this.#putting(at.topic, again)])
     for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
     return answers.map(({ answer }) => answer)
   }
@@ -262,13 +291,13 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   nowMs(): Promise<number> {
-    return this.#parts.table.nowMs()
+    return this.#table.nowMs()
   }
 
   /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#residences.has(topic) && !this.#isClosed) this.#residences.set(topic, this.#reside(topic))
-    return this.#parts.table.watch(topic, watcher)
+    return this.#table.watch(topic, watcher)
   }
 
   async audit(): Promise<TopicAudit[]> {
@@ -276,7 +305,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const audits: TopicAudit[] = []
     for (const topic of topics) {
       const loader = this.#residences.get(topic)?.loader
-      audits.push(await auditTopic(this.#parts, topic, loader, this.#rescued.get(topic) ?? 0))
+      const { ledger, clock } = this.#parts
+      const parts = { ledger, clock, table: this.#table }
+      audits.push(await auditTopic(parts, topic, loader, this.#rescued.get(topic) ?? 0))
     }
     return audits
   }
@@ -284,12 +315,17 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   async close(): Promise<void> {
     this.#isClosed = true
     const residences = [...this.#residences.values()]
+    this.#unlisten()
     await Promise.all([
       this.#janitor.stop(),
-      ...residences.flatMap(({ loader, sweeper }) => [loader.stop(), sweeper.stop()]),
+      ...residences.flatMap(({ loader, sweeper, poller }) => [
+        loader.stop(),
+        sweeper?.stop(),
+        poller?.stop(),
+      ]),
     ])
-    await Promise.all(this.#following)
-    await this.#parts.table.close()
+    await Promise.all([...this.#following, ...this.#tellings])
+    await this.#table.close()
     await this.#parts.ledger.close()
   }
 
@@ -301,23 +337,72 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   #reside(topic: string): Residence {
     const { ledger, table, clock, logger } = this.#parts
+    if (this.#isPolled) {
+      const poller = new Poller(topic, ledger, table, clock, (error) => this.#report('poll', error))
+      poller.start()
+      if (this.#residences.size === 0) this.#unlisten = ledger.listen?.((of) => this.#hear(of)) ?? ignore
+      return { loader: poller }
+    }
     const residentMs = () => this.#settingsOf(topic).residentMs
-    const loader = new Loader(topic, ledger, table, clock, residentMs, (error) => this.#report('load', error))
+    // The shared timetable itself: a spare one is not filled by the hour.
+    const loader = new Loader(topic, ledger, table, clock, residentMs, (error) => {
+      this.#failover?.notice(error)
+      this.#report('load', error)
+    })
     const onRescue = (count: number) => {
       this.#rescued.set(topic, (this.#rescued.get(topic) ?? 0) + count)
       logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
     }
-    const sweeper = new Sweeper(topic, ledger, table, clock, loader, onRescue, (error) =>
+    const sweeper = new Sweeper(topic, ledger, this.#table, clock, loader, onRescue, (error) =>
       this.#report('sweep', error),
     )
     loader.start()
     sweeper.start()
-    return { loader, sweeper }
+    const residence: Residence = { loader, sweeper }
+    if (this.#spare !== null) this.#fillSpare(topic, residence, this.#spare)
+    return residence
+  }
+
+  /** Somebody wrote what rings soon. */
+  #hear(topic: string | null): void {
+    for (const [name, { loader }] of this.#residences)
+      if (loader instanceof Poller && (topic === null || topic === name)) loader.look()
+  }
+
+  #withSpare(table: HintTable, makeSpare: () => HintTable): FailoverTable {
+    const { logger, clock } = this.#parts
+    return new FailoverTable(table, makeSpare, clock, {
+      onAway: (spare, error) => {
+        this.#spare = spare
+        logger.warn({ error }, 'the timetable is away: the ledger rings until it is back')
+        for (const [topic, residence] of this.#residences) this.#fillSpare(topic, residence, spare)
+      },
+      onBack: async () => {
+        for (const { loader } of this.#residences.values())
+          if (loader instanceof Loader) await loader.reconcile()
+      },
+      onOver: () => {
+        this.#spare = null
+        logger.info({}, 'the timetable is back, and has all that the ledger has')
+        for (const residence of this.#residences.values()) {
+          void residence.poller?.stop()
+          delete residence.poller
+        }
+      },
+    })
+  }
+
+  #fillSpare(topic: string, residence: Residence, spare: HintTable): void {
+    const { ledger, clock } = this.#parts
+    const poller = new Poller(topic, ledger, spare, clock, (error) => this.#report('poll', error))
+    residence.poller = poller
+    poller.start()
   }
 
   /** Claims of ours whose lease is over: nobody settled them, and they are nobody's now. */
   async #rescue(at: CellAddress): Promise<{ rescued: number; poisoned: string[] }> {
-    const { ledger, table, clock, random } = this.#parts
+    const { ledger, clock, random } = this.#parts
+    const table = this.#table
     const poisoned: string[] = []
     let rescued = 0
     let spread = random.fraction()
@@ -348,28 +433,71 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     nowMs: number,
   ): Hint[] {
     if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
-    if (verdict.kind !== 'held') return []
+    // Where the ledger is looked at every second, it is found again when its lease is over.
+    if (verdict.kind !== 'held' || this.#isPolled || this.#spare !== null) return []
     const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
     return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
 
   /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */
-  async #place(topic: string, written: readonly { readonly hint: Hint | null }[]): Promise<void> {
-    if (!this.#residences.has(topic)) return
-    const hints = written.flatMap(({ hint }) => hint ?? [])
-    await this.#tellAll(this.#putting(topic, hints))
+  async #place(topic: string, written: readonly Written[]): Promise<void> {
+    if (!this.#isRungHere(topic)) return
+    const near: Hint[] = []
+    const far: Hint[] = []
+    for (const { hint, outcome } of written) {
+      if (hint === null) continue
+      if (this.#isNear(topic, hint)) near.push(hint)
+      // What is new cannot be there.
+      else if (outcome !== 'created') far.push(hint)
+    }
+    await this.#telling(near.length + far.length, this.#putOrDrop(topic, near, far))
   }
 
   #putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
-    if (hints.length === 0) return []
-    const { table } = this.#parts
-    const loader = this.#residences.get(topic)?.loader
-    const near = loader === undefined ? hints : hints.filter((hint) => loader.includes(hint))
-    const put = table.put(topic, near, 'set')
-    if (near.length === hints.length) return [put]
+    const near = hints.filter((hint) => this.#isNear(topic, hint))
     const isNear = new Set(near)
-    const far = hints.filter((hint) => !isNear.has(hint))
-    return [put, table.drop(topic, far)]
+    return this.#putOrDrop(
+      topic,
+      near,
+      hints.filter((hint) => !isNear.has(hint)),
+    )
+  }
+
+  #putOrDrop(topic: string, near: readonly Hint[], far: readonly Hint[]): Promise<unknown>[] {
+    const tellings: Promise<unknown>[] = []
+    if (near.length > 0) tellings.push(this.#table.put(topic, near, 'set'))
+    if (far.length > 0) tellings.push(this.#table.drop(topic, far))
+    return tellings
+  }
+
+  /**
+   * A caller is answered when the ledger has it: a shared timetable hears of it on the way. Only when too much is on the
+   * way is it waited for.
+   */
+  async #telling(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
+    if (tellings.length === 0) return
+    const told = this.#tellAll(tellings)
+    if (!this.#table.isShared) return told
+    this.#untold += count
+    const done = told.finally(() => {
+      this.#untold -= count
+      this.#tellings.delete(done)
+    })
+    this.#tellings.add(done)
+    if (this.#untold > UNTOLD_MAX) await done
+  }
+
+  /** The timetable of this process has what others' timetables have, or it is rung by here. */
+  #isRungHere(topic: string): boolean {
+    return this.#table.isShared || this.#residences.has(topic)
+  }
+
+  /** It belongs into the timetable now. */
+  #isNear(topic: string, hint: Hint): boolean {
+    const loader = this.#residences.get(topic)?.loader
+    if (loader !== undefined) return loader.includes(hint)
+    const { ledger, table } = this.#parts
+    return !table.isShared || isNear(hint, ledger.clockMs(), this.#settingsOf(topic).residentMs)
   }
 
   /** One follower per connection, however much is written on it. */
@@ -405,14 +533,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   /** A caller's transaction is over: what it wrote, if it did, is told to the timetable. */
   async #catchUp(topic: string, places: readonly Place[]): Promise<void> {
-    const { ledger, table } = this.#parts
-    const loader = this.#residences.get(topic)?.loader
-    if (loader === undefined) return
-    const hints = await ledger.hints(topic, places)
+    if (!this.#isRungHere(topic)) return
+    const hints = await this.#parts.ledger.hints(topic, places)
     const gone = places.filter((_, i) => hints[i] === null)
-    const near = hints.filter((hint) => hint !== null && loader.includes(hint)) as Hint[]
-    await this.#told(table.cancel(topic, gone))
-    await this.#told(table.put(topic, near, 'lower'))
+    const near = hints.filter((hint) => hint !== null && this.#isNear(topic, hint)) as Hint[]
+    await this.#told(this.#table.cancel(topic, gone))
+    await this.#told(this.#table.put(topic, near, 'lower'))
   }
 
   /** The ledger has it: a timetable that was not told is mended by the sweeper, and nobody's call fails for it. */
@@ -445,3 +571,5 @@ function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled 
   const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
   return { key, stamp, outcome: isBack ? RETURN : DONE }
 }
+
+function ignore(): void {}

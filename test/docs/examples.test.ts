@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
 
@@ -13,19 +14,26 @@ const FOLDER = `${ROOT}/.doc-examples`
 const examples = documents().flatMap((file) => examplesOf(file, read(file)))
 const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${line}`
 
-/** Documents say where a Redis usually is; the examples get one of their own. */
+/** Documents say where a server usually is; the examples get servers of their own. */
 const USUAL_REDIS = 'redis://localhost:6379'
+const USUAL_POSTGRES = 'postgres://localhost:5432/shop'
 let redis: RedisServer
+let postgres: PostgresServer
 
 beforeAll(async () => {
-  redis = await startRedis()
+  ;[redis, postgres] = await Promise.all([startRedis(), startPostgres()])
   rmSync(FOLDER, { recursive: true, force: true })
   mkdirSync(FOLDER)
-  for (const example of examples)
+  for (const example of examples) {
+    const isOnPostgres = example.code.includes(USUAL_POSTGRES)
+    const code = isOnPostgres
+      ? example.code.replaceAll(USUAL_POSTGRES, await postgres.createDatabase())
+      : example.code
     writeFileSync(
       `${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`,
-      example.code.replaceAll(USUAL_REDIS, redis.url),
+      code.replaceAll(USUAL_REDIS, redis.url),
     )
+  }
   const options = { module: 'nodenext', target: 'es2023', strict: true, types: ['node'], skipLibCheck: true }
   const emit = { rootDir: '.', outDir: 'out', allowJs: true }
   const config = { compilerOptions: { ...options, ...emit }, include: ['*.mts', '*.mjs'], exclude: ['out'] }
@@ -38,7 +46,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   rmSync(FOLDER, { recursive: true, force: true })
-  await redis.stop()
+  await Promise.all([redis.stop(), postgres.stop()])
 })
 
 it('there are examples to run', () => {

@@ -48,7 +48,16 @@ const suites = [
   await bench<{ figureIds: string[]; targets: Target[] }>('redis.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('in-process.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('embedded.mjs'),
+  await bench<{ figureIds: string[]; targets?: Target[] }>('timeout-center.mjs'),
 ]
+const { planOf } = await bench<{
+  planOf: (
+    suite: string,
+    figures: { id: string; rows: { id: string }[]; count: number }[],
+    contenders: { series: string; figures?: string[] }[],
+    wanted: string[],
+  ) => { figure: { id: string }; series: string }[]
+}>('queue-suite.mjs')
 
 const bulk = { id: 'bulk', title: 'bulk schedule', unit: 'tasks/s', better: 'more' } as const
 const p99 = { id: 'p99', title: 'lateness', unit: 'ms', better: 'less' } as const
@@ -189,6 +198,18 @@ describe('a verdict', () => {
 test('every target is about a figure of its suite', () => {
   for (const { figureIds, targets = [] } of suites)
     for (const { figure } of targets) expect(figureIds).toContain(figure)
+})
+
+test('everybody has a turn at every figure that is wanted, but for those who take part in some alone', () => {
+  const figure = (id: string, ...rows: string[]) => ({ id, rows: rows.map((row) => ({ id: row })), count: 1 })
+  const figures = [figure('bulk', 'bulk', 'memory'), figure('burst', 'burst'), figure('late', 'p50', 'p99')]
+  const contenders = [{ series: 'us' }, { series: 'them', figures: ['bulk', 'burst'] }]
+  const turns = planOf('a suite', figures, contenders, ['memory', 'p99'])
+  expect(turns.map((turn) => [turn.figure.id, turn.series])).toEqual([
+    ['bulk', 'us'],
+    ['bulk', 'them'],
+    ['late', 'us'],
+  ])
 })
 
 test('so many are in flight at a time, and each is worked on once', async () => {

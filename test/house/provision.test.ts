@@ -200,6 +200,18 @@ test('where services cannot be forbidden nothing is installed', async () => {
   expect(await calls()).toEqual([])
 })
 
+test.each([
+  ['redis-server', 'Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64', [7, 0]],
+  ['openssl', 'OpenSSL 3.0.17 1 Jul 2025 (Library: OpenSSL 3.0.17 1 Jul 2025)', [3, 0]],
+  ['postgres', 'postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)', [15, 14]],
+  ['postgres', 'postgres (PostgreSQL) 18beta1', [18, 1]],
+  ['pgbouncer', 'PgBouncer 1.18.0\nlibevent 2.1.12-stable', [1, 18]],
+  ['pgbouncer', 'PgBouncer version 1.12.0', [1, 12]],
+])('the version of %s is read from %j', (program, printed, version) => {
+  const { pattern } = NEEDED.find((row) => row.program === program)!.version
+  expect(pattern.exec(printed)?.slice(1).map(Number)).toEqual(version)
+})
+
 test('what this repository needs is there: `npm test` has seen to it', async () => {
   const lines: string[] = []
   const host = { env: process.env as Host['env'], isRoot: false, policyFile: '', say: lines.push.bind(lines) }

@@ -46,6 +46,11 @@ export interface Delivery {
 
 let requests = 0
 
+/** Stands for a timetable that several processes share. */
+class SharedMemory extends MemoryTimetable {
+  override readonly isShared = true
+}
+
 export class Lives implements AsyncDisposable {
   readonly faults: Faults = { ledger: {}, table: {} }
   clock = new VirtualClock(START_MS)
@@ -55,14 +60,17 @@ export class Lives implements AsyncDisposable {
   table!: HintTable
   readonly #folder = mkdtempSync(join(tmpdir(), 'tocsin-lives-'))
   readonly #residentMs: number
+  readonly #isShared: boolean
   #unwatch = () => {}
 
-  private constructor(residentMs: number) {
+  private constructor(residentMs: number, isShared: boolean) {
     this.#residentMs = residentMs
+    this.#isShared = isShared
   }
 
-  static async begin({ residentMs = 3_600_000, watches = true } = {}): Promise<Lives> {
-    const lives = new Lives(residentMs)
+  /** `shared`: as with a timetable that other processes ring by, too, and with a spare one for when it is away. */
+  static async begin({ residentMs = 3_600_000, watches = true, shared = false } = {}): Promise<Lives> {
+    const lives = new Lives(residentMs, shared)
     lives.#open()
     if (watches) await lives.watch()
     return lives
@@ -96,7 +104,7 @@ export class Lives implements AsyncDisposable {
   #open(): void {
     const random = seededRandom(1)
     const { clock, faults } = this
-    this.table = new MemoryTimetable(clock, random)
+    this.table = this.#isShared ? new SharedMemory(clock, random) : new MemoryTimetable(clock, random)
     this.ledger = openSqlite({ path: join(this.#folder, 'tocsin.db'), callTimeoutMs: 5_000 }, clock)
     this.store = new LedgerStore({
       ledger: faulty(this.ledger, () => faults.ledger),
@@ -104,6 +112,7 @@ export class Lives implements AsyncDisposable {
       clock,
       random,
       logger: silentLogger,
+      ...(this.#isShared ? { makeSpare: () => new MemoryTimetable(clock, random) } : {}),
     })
     const settings = { ...settingsOf({}, TOPIC), residentMs: this.#residentMs }
     this.store.govern(TOPIC, () => settings)

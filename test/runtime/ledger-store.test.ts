@@ -235,7 +235,7 @@ describe('the loader and the sweeper', () => {
     lives.faults.ledger = {
       load: (topic, after, untilMs, limit) =>
         untilMs > clock.now()
-          ? Promise.resolve({ hints: [], frontier: null })
+          ? Promise.resolve({ hints: [], orderMs: [], frontier: null })
           : ledger.load(topic, after, untilMs, limit),
     }
     await lives.watch()

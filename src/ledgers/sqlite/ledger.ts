@@ -1,7 +1,6 @@
 import type { Clock } from '../../clock.ts'
 import type {
   ClaimVerdict,
-  Frontier,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -20,6 +19,7 @@ import type {
   CellAddress,
   Counts,
   EntryView,
+  Frontier,
   Hint,
   ListQuery,
   NewEntry,
@@ -149,6 +149,10 @@ export class SqliteLedger implements Ledger {
   }
 
   async nowMs(): Promise<number> {
+    return this.#parts.clock.now()
+  }
+
+  clockMs(): number {
     return this.#parts.clock.now()
   }
 

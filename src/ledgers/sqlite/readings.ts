@@ -1,12 +1,13 @@
 /** What onlookers and loaders see. Nothing here changes anything. */
 import type { Database } from 'better-sqlite3'
-import type { Frontier, Loaded, Recount } from '../../ledger.ts'
+import type { Loaded, Recount } from '../../ledger.ts'
 import type { State } from '../../task.ts'
 import type {
   Books,
   CellAddress,
   Counts,
   EntryView,
+  Frontier,
   Hint,
   ListPosition,
   ListQuery,
@@ -84,6 +85,7 @@ export class Readings {
     const last = rows.length === limit ? rows.at(-1) : undefined
     return {
       hints: rows.map((row) => this.#hint(row, moment)),
+      orderMs: rows.map(({ ring_ms }) => ring_ms),
       frontier: last === undefined ? null : { ringMs: last.ring_ms, cell: last.cell, key: last.key },
     }
   }

@@ -10,6 +10,8 @@ import type {
   ClaimRequest,
   Counts,
   EntryView,
+  Filling,
+  Frontier,
   Hint,
   HintTable,
   ListQuery,
@@ -22,8 +24,10 @@ import type {
   Selection,
   SettleAnswer,
   Settlement,
+  Timetable,
   Watcher,
 } from '../../timetable.ts'
+import { compareKeys } from '../../list-position.ts'
 import { finiteOrNull } from '../../ring-time.ts'
 import { MemoryCell, type Moment, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
@@ -32,25 +36,37 @@ import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 /** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
 const LOOK_MS = 10_000
 
+/** Hints of a topic that are kept here at once: some 200 bytes each. */
+const RESIDENT_MAX = 500_000
+
+/** Each table has an epoch of its own, and only one: nothing is lost here but with the table itself. */
+let tables = 0
+
 const NEVER = Number.POSITIVE_INFINITY
 
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
   readonly watchers: Set<Watcher>
+  /** How far it was filled from a ledger. */
+  frontier: Frontier | null
 }
 
 /** The timetable of one process: nothing outlives it. Each call takes effect before it returns its promise. */
-export class MemoryTimetable implements HintTable {
+export class MemoryTimetable implements Timetable, HintTable {
+  readonly isShared: boolean = false
+  readonly residentMax: number
   readonly lookMs: number
   readonly #clock: Clock
   readonly #random: Random
+  readonly #epoch = `table ${++tables}`
   readonly #topics = new Map<string, TopicCells>()
   #isClosed = false
 
-  constructor(clock: Clock, random: Random, lookMs = LOOK_MS) {
+  constructor(clock: Clock, random: Random, lookMs = LOOK_MS, residentMax = RESIDENT_MAX) {
     this.#clock = clock
     this.#random = random
     this.lookMs = lookMs
+    this.residentMax = residentMax
   }
 
   async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
@@ -208,6 +224,17 @@ export class MemoryTimetable implements HintTable {
     return places.map(({ key, cell }) => this.#cell({ topic, cell }).pool.has(key))
   }
 
+  async filling(topic: string): Promise<Filling> {
+    return { epoch: this.#epoch, frontier: this.#topic(topic).frontier }
+  }
+
+  async filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean> {
+    if (epoch !== this.#epoch) return false
+    const filled = this.#topic(topic)
+    if (filled.frontier === null || !isBehind(frontier, filled.frontier)) filled.frontier = frontier
+    return true
+  }
+
   async nowMs(): Promise<number> {
     return this.#clock.now()
   }
@@ -291,8 +318,12 @@ export class MemoryTimetable implements HintTable {
         })
       return new MemoryCell(name, this.#random, fence)
     })
-    const topic = { cells, watchers }
+    const topic = { cells, watchers, frontier: null }
     this.#topics.set(name, topic)
     return topic
   }
+}
+
+function isBehind(a: Frontier, b: Frontier): boolean {
+  return (a.ringMs - b.ringMs || a.cell - b.cell || compareKeys(a.key, b.key)) < 0
 }

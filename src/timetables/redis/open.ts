@@ -4,14 +4,15 @@ import type { Logger } from '../../logger.ts'
 import type { Random } from '../../random.ts'
 import { Caller } from './caller.ts'
 import { Connection } from './connection.ts'
+import { RedisHintTable } from './hint-table.ts'
 import { Keys } from './keys.ts'
 import { checkRedisOptions, type RedisOptions } from './options.ts'
 import { RecordClock } from './record-clock.ts'
 import { Replicas } from './replicas.ts'
 import { Runs } from './runs.ts'
 import { loadScripts, type Scripts } from './scripts.ts'
-import { checkServer } from './server.ts'
-import { RedisTimetable } from './timetable.ts'
+import { checkHintServer, checkServer } from './server.ts'
+import { type RedisParts, RedisTimetable } from './timetable.ts'
 import { Wakes } from './wakes.ts'
 
 export interface RedisSettings {
@@ -28,12 +29,33 @@ export interface RedisSurroundings {
   readonly scripts?: Scripts
 }
 
-/** Connects, checks what is at the other end, and puts a timetable together. */
 export async function openRedis(
+  given: RedisOptions,
+  settings: RedisSettings,
+  surroundings: RedisSurroundings,
+): Promise<RedisTimetable> {
+  const { timetable } = await connect(given, settings, surroundings, checkServer)
+  return timetable
+}
+
+/** For a ledger, whose word counts: no replica has to confirm what it is told. Tasks must be under another prefix. */
+export async function openRedisHints(
+  given: RedisOptions,
+  { prefix, callTimeoutMs }: Omit<RedisSettings, 'waitReplicas'>,
+  surroundings: RedisSurroundings,
+): Promise<RedisHintTable> {
+  const settings = { prefix, callTimeoutMs, waitReplicas: 0 }
+  const { timetable, parts } = await connect(given, settings, surroundings, checkHintServer)
+  return new RedisHintTable(timetable, parts)
+}
+
+/** Connects, checks what is at the other end, and puts a timetable together. */
+async function connect(
   given: RedisOptions,
   { prefix, callTimeoutMs, waitReplicas }: RedisSettings,
   { clock, random, logger, scripts = loadScripts() }: RedisSurroundings,
-): Promise<RedisTimetable> {
+  check: typeof checkServer,
+): Promise<{ timetable: RedisTimetable; parts: RedisParts }> {
   const options = checkRedisOptions(given, callTimeoutMs)
   const { where, lookMs, assumeNoEviction } = options
   const onError = (error: unknown) => {
@@ -46,11 +68,11 @@ export async function openRedis(
     logger.info({ redis: where }, 'connected to Redis again')
   }
   let isLost = false
-  const parts = { clock, random, options: options.client, where, callTimeoutMs, onError }
+  const ways = { clock, random, options: options.client, where, callTimeoutMs, onError }
 
   const connections: Connection[] = []
-  const connect = async () => {
-    const connection = await Connection.open({ ...parts, onBack })
+  const newConnection = async () => {
+    const connection = await Connection.open({ ...ways, onBack })
     connections.push(connection)
     return connection
   }
@@ -58,16 +80,16 @@ export async function openRedis(
   const callerOn = (connection: Connection) =>
     new Caller(connection, scripts, clock, recordClock, callTimeoutMs)
   try {
-    const caller = callerOn(await connect())
+    const caller = callerOn(await newConnection())
     const keys = new Keys(prefix, options.database)
-    await checkServer(caller, keys, where, assumeNoEviction)
+    await check(caller, keys, where, assumeNoEviction)
     if (!options.isLocal && !options.isEncrypted)
       logger.warn(
         { redis: where },
         'the connection to Redis is not encrypted; use rediss:// across a network',
       )
-    const writer = waitReplicas > 0 ? callerOn(await connect()) : caller
-    const wakes = new Wakes(parts, keys, lookMs)
+    const writer = waitReplicas > 0 ? callerOn(await newConnection()) : caller
+    const wakes = new Wakes(ways, keys, lookMs)
     const runs = new Runs(clock, callTimeoutMs)
     const close = async () => {
       // What was called before is written; its deadlines bound the wait.
@@ -81,21 +103,11 @@ export async function openRedis(
         { redis: where, waitReplicas },
         'fewer replicas are connected than writes are to wait for: they will fail with unknown-outcome',
       )
-    const timetable = new RedisTimetable({
-      caller,
-      writer,
-      replicas,
-      runs,
-      wakes,
-      keys,
-      recordClock,
-      random,
-      lookMs,
-      close,
-    })
+    const parts = { caller, writer, replicas, runs, wakes, keys, recordClock, random, lookMs, close }
+    const timetable = new RedisTimetable(parts)
     // Sets the clock of record before anything is written.
     await timetable.nowMs()
-    return timetable
+    return { timetable, parts }
   } catch (error) {
     for (const connection of connections) connection.close()
     throw error

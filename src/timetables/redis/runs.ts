@@ -11,6 +11,24 @@ export interface Batch<I, A> {
   send(deadlineMs: number): Promise<readonly A[]>
 }
 
+/** In place of an answer: this one of a batch failed, and others did not. */
+export class Failure {
+  readonly error: unknown
+
+  constructor(error: unknown) {
+    this.error = error
+  }
+}
+
+/** In place of an answer: this one of a batch takes longer, and the others need not wait for it. */
+export class Later<A> {
+  readonly answer: Promise<A>
+
+  constructor(answer: Promise<A>) {
+    this.answer = answer
+  }
+}
+
 /** What can be asked of a cell. Made once and kept: single calls come by the hundred thousand. */
 export interface RunKind<I, A> {
   readonly queue: Queue
@@ -143,6 +161,19 @@ export class Runs {
     return queue
   }
 
+  /** Steps of one kind on each of some cells. */
+  kindsOf<I, A>(
+    cells: readonly { readonly meta: string }[],
+    name: string,
+    send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
+  ): readonly RunKind<I, A>[] {
+    return cells.map(({ meta }, cell) => ({
+      queue: this.queueOf(meta),
+      name,
+      begin: () => new Gathered<I, A>((run, deadlineMs) => send(cell, run, deadlineMs)),
+    }))
+  }
+
   #enqueue<I extends { readonly key: string }, A>(
     items: readonly I[],
     kindOf: (item: I) => RunKind<I, A>,
@@ -190,20 +221,40 @@ export class Runs {
   }
 
   async #drain(queue: Queue): Promise<void> {
-    for (let run = queue.runs.shift(); run !== undefined; run = queue.runs.shift()) await carryOut(run)
+    for (let run = queue.runs.shift(); run !== undefined; run = queue.runs.shift()) await this.#carryOut(run)
     queue.isBusy = false
+    this.#over()
+  }
+
+  async #carryOut({ batch, deadlineMs, tickets, indexes }: Run): Promise<void> {
+    try {
+      const answers = await batch.send(deadlineMs)
+      for (let i = 0; i < tickets.length; i++) {
+        const answer = answers[i]
+        const ticket = tickets[i] as Ticket<unknown>
+        if (answer instanceof Failure) ticket.fail(answer.error)
+        else if (answer instanceof Later) void this.#answerLater(ticket, indexes[i] as number, answer)
+        else ticket.answer(indexes[i] as number, answer)
+      }
+    } catch (error) {
+      for (const ticket of tickets) ticket.fail(error)
+    }
+  }
+
+  async #answerLater(ticket: Ticket<unknown>, index: number, later: Later<unknown>): Promise<void> {
+    this.#busyCount++
+    try {
+      ticket.answer(index, await later.answer)
+    } catch (error) {
+      ticket.fail(error)
+    }
+    this.#over()
+  }
+
+  #over(): void {
     if (--this.#busyCount > 0) return
     const waiting = this.#whenDrained
     this.#whenDrained = []
     for (const resolve of waiting) resolve()
-  }
-}
-
-async function carryOut({ batch, deadlineMs, tickets, indexes }: Run): Promise<void> {
-  try {
-    const answers = await batch.send(deadlineMs)
-    for (let i = 0; i < tickets.length; i++) tickets[i]?.answer(indexes[i] as number, answers[i])
-  } catch (error) {
-    for (const ticket of tickets) ticket.fail(error)
   }
 }

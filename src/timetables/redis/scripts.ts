@@ -12,6 +12,14 @@ export const SCRIPT_NAMES = [
   'finish',
   'forecast',
   'get',
+  'hints/cancel',
+  'hints/drop',
+  'hints/extent',
+  'hints/filled-to',
+  'hints/filling',
+  'hints/find',
+  'hints/has',
+  'hints/put',
   'list',
   'purge',
   'replay',
@@ -21,6 +29,8 @@ export const SCRIPT_NAMES = [
 ] as const
 
 export type ScriptName = (typeof SCRIPT_NAMES)[number]
+/** Those of a timetable that serves a ledger. */
+export type HintScriptName = ScriptName & `hints/${string}`
 
 export interface Script {
   readonly source: string

@@ -34,6 +34,21 @@ export async function checkServer(
   )
 }
 
+/** The same, and whether it tells that it has lost something: how far it was filled is worth nothing otherwise. */
+export async function checkHintServer(
+  caller: Caller,
+  keys: Keys,
+  where: string,
+  assumeNoEviction: boolean,
+): Promise<void> {
+  await checkServer(caller, keys, where, assumeNoEviction)
+  const info = await caller.command(['INFO', 'replication'], 'open').catch(unlessRefused)
+  if (!/^master_replid:\w+/m.test(String(info)))
+    throw refusal(
+      `Redis at ${where} does not say whether it was restarted, so that a ledger could not rely on it. Allow INFO to this user, with ACL SETUSER … +info`,
+    )
+}
+
 /** What a user lacks is better heard now than half-way through a script. */
 async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)

@@ -32,7 +32,7 @@ import type { Keys } from './keys.ts'
 import { type Candidate, type CandidatePage, listPage } from './listing.ts'
 import type { RecordClock } from './record-clock.ts'
 import type { Replicas } from './replicas.ts'
-import { Gathered, type RunKind, type Runs } from './runs.ts'
+import type { RunKind, Runs } from './runs.ts'
 import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
@@ -305,11 +305,7 @@ export class RedisTimetable implements Timetable {
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly RunKind<I, A>[] {
     const { keys, runs } = this.#parts
-    return keys.ofTopic(topic).map(({ meta }, cell) => ({
-      queue: runs.queueOf(meta),
-      name,
-      begin: () => new Gathered<I, A>((run, deadlineMs) => send(cell, run, deadlineMs)),
-    }))
+    return runs.kindsOf(keys.ofTopic(topic), name, send)
   }
 
   #writeScript<A extends readonly unknown[]>(

@@ -3,7 +3,6 @@ import { expect } from 'vitest'
 import { LAST_INSTANT_MS } from '../../../src/instant.ts'
 import type {
   ClaimVerdict,
-  Frontier,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -19,6 +18,7 @@ import type {
   ClaimedTask,
   Counts,
   EntryView,
+  Frontier,
   Hint,
   ListQuery,
   RingTime,
@@ -31,6 +31,8 @@ export interface LedgerHarness {
   /** Another one after `reopen`. */
   readonly ledger: Ledger
   readonly topic: string
+  /** Several processes may have it open: what a former one held is its own until the lease is over. */
+  readonly isShared?: boolean
   /** The ledger's clocks move on by at least `ms`: virtually, or by waiting. */
   advance(ms: number): Promise<void>
   /** The process ends without a word, and a new one opens the same ledger. */

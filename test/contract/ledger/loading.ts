@@ -133,6 +133,7 @@ const cases: readonly LedgerCase[] = [
     async run({ ledger }) {
       expect(await ledger.load('unknown', null, Number.MAX_SAFE_INTEGER, 10)).toEqual({
         hints: [],
+        orderMs: [],
         frontier: null,
       })
       expect(await ledger.hints('unknown', [place('a')])).toEqual([null])

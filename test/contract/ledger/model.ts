@@ -170,10 +170,10 @@ class Model {
     return 'purged'
   }
 
-  /** Whoever opens the ledger next finds nothing held. */
-  reopen(): void {
+  /** Whoever opens the ledger next finds nothing held; where others may have it open, leases run on. */
+  reopen(isShared: boolean): void {
     for (const task of this.live.values())
-      if (task.stamp !== 0) Object.assign(task, { stamp: FORMER, leaseEndMs: 0 })
+      if (task.stamp !== 0) Object.assign(task, { stamp: FORMER, leaseEndMs: isShared ? task.leaseEndMs : 0 })
   }
 
   private free(task: Live): void {
@@ -279,7 +279,7 @@ export async function compareWithModel(harness: LedgerHarness, seed: number, ste
         if (chance < 0.1) await forget(harness, { endedBeforeMs: model.nowMs - 1_000, limit: 10 })
         else if (chance < 0.2) {
           await harness.reopen()
-          model.reopen()
+          model.reopen(harness.isShared === true)
         }
       }
     }

@@ -39,7 +39,7 @@ const cases: readonly LedgerCase[] = [
     name: 'what is written is what is claimed',
     async run(harness) {
       const { dueMs } = await put(harness, 'a', {
-        body: '{"é":"\u0000😀"}',
+        body: '{"é":"\\u0000😀"}',
         tags: ['x', 'y'],
         priority: 'low',
       })
@@ -47,7 +47,7 @@ const cases: readonly LedgerCase[] = [
       expect(task).toEqual({
         id: task.id,
         key: 'a',
-        body: '{"é":"\u0000😀"}',
+        body: '{"é":"\\u0000😀"}',
         dueMs,
         ringMs: dueMs,
         failures: 0,

@@ -49,6 +49,8 @@ local function rescue(claims_max, seed)
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
           local letter = tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])
+          -- A hint has no body: its lane is the one it came from. Whether it is a suspect, its ledger knows.
+          if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end
           local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
           tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)

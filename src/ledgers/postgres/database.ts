@@ -1,0 +1,184 @@
+import type { Pool, PoolClient } from 'pg'
+import type { Clock } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
+import { isUndone, translated } from './trouble.ts'
+import type { Speaker } from './writes.ts'
+
+/** A statement that was undone because two waited for each other is tried again so often. */
+const TRIES = 3
+
+/** Batches wait for other people's locks for so long; then they are taken apart, and who is not concerned goes on. */
+const BATCH_PATIENCE_MS = 100
+
+/** Of a single call's time, what is left for the answer to come back. */
+const ANSWER_MS = 50
+
+const INT8 = 20
+
+export interface Call {
+  /** For messages: 'schedule', 'claim', … */
+  readonly doing: string
+  /** Monotonic: after this nobody waits for it any more. */
+  readonly deadlineMs: number
+  /** A second time does nothing new. */
+  readonly isRepeatable: boolean
+  /** Waits for other people's locks as long as there is time; otherwise only for a moment. */
+  readonly isPatient?: boolean
+}
+
+/** How values are read: 64-bit numbers of ours are instants and counters, and fit. */
+export interface TypeParsers {
+  getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown
+}
+
+/**
+ * A pool of connections, every call with a deadline. When one passes, its connection is thrown away: what comes on it
+ * later must not be taken for the answer to something else.
+ */
+export class Database {
+  readonly #pool: Pool
+  readonly #clock: Clock
+  readonly #callTimeoutMs: number
+  readonly types: TypeParsers
+  readonly where: string
+  #heard: { readonly ms: number; readonly atMs: number } | null = null
+
+  constructor(pool: Pool, types: TypeParsers, clock: Clock, callTimeoutMs: number, where: string) {
+    this.#pool = pool
+    this.#clock = clock
+    this.#callTimeoutMs = callTimeoutMs
+    this.types = {
+      getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)),
+    }
+    this.where = where
+  }
+
+  /** For a call that is made now. */
+  deadlineMs(): number {
+    return this.#clock.monotonicNow() + this.#callTimeoutMs
+  }
+
+  /** What its clock says, as far as we have heard: it lags by the way of an answer, and never leads. */
+  clockMs(): number {
+    if (this.#heard === null) return this.#clock.now()
+    return this.#heard.ms + Math.max(0, Math.floor(this.#clock.monotonicNow() - this.#heard.atMs))
+  }
+
+  heardAgoMs(): number {
+    return this.#heard === null ? Number.POSITIVE_INFINITY : this.#clock.monotonicNow() - this.#heard.atMs
+  }
+
+  heardNow(ms: number): void {
+    this.#heard = { ms, atMs: this.#clock.monotonicNow() }
+  }
+
+  /** Statements of one call. */
+  speaker(call: Call): Speaker {
+    const leftMs = call.deadlineMs - this.#clock.monotonicNow() - ANSWER_MS
+    const patienceMs = call.isPatient === true ? leftMs : Math.min(leftMs, BATCH_PATIENCE_MS)
+    return {
+      patience: `${Math.max(1, Math.floor(patienceMs))}ms`,
+      query: (text, values) => this.query(text, values, call),
+    }
+  }
+
+  async query(text: string, values: readonly unknown[], call: Call): Promise<unknown[][]> {
+    const statement = { text, values: [...values], rowMode: 'array' as const, types: this.types as never }
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#within(call, async (client, sent) => {
+          sent()
+          return (await client.query(statement)).rows as unknown[][]
+        })
+      } catch (error) {
+        if (!isUndone(error) || tries === TRIES) throw this.#told(error, call, true)
+      }
+    }
+  }
+
+  /** Several statements on one connection, which is given back whatever happens. */
+  async session<T>(work: (client: PoolClient) => Promise<T>, call: Call): Promise<T> {
+    try {
+      return await this.#within(call, (client, sent) => {
+        sent()
+        return work(client)
+      })
+    } catch (error) {
+      throw this.#told(error, call, true)
+    }
+  }
+
+  async #within<T>(call: Call, work: (client: PoolClient, sent: () => void) => Promise<T>): Promise<T> {
+    const client = await this.#client(call)
+    let isOver = false
+    let isSent = false
+    let callOff = () => {}
+    const late = new Promise<never>((_, reject) => {
+      const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
+      callOff = this.#clock.after(leftMs, () => reject(new Error('no answer in time')))
+    })
+    // A connection that breaks while nobody waits for an answer tells it by an event.
+    const onError = () => {}
+    client.on('error', onError)
+    try {
+      const answer = work(client, () => {
+        isSent = true
+      })
+      answer.catch(() => {})
+      const result = await Promise.race([answer, late])
+      isOver = true
+      return result
+    } catch (error) {
+      // A statement's own error leaves the connection as good as before.
+      isOver = isStatementError(error)
+      throw isOver ? error : this.#told(error, call, isSent)
+    } finally {
+      callOff()
+      client.off('error', onError)
+      client.release(isOver ? undefined : true)
+      if (!isOver) destroy(client)
+    }
+  }
+
+  async #client(call: Call): Promise<PoolClient> {
+    const leftMs = call.deadlineMs - this.#clock.monotonicNow()
+    if (leftMs <= 0) throw this.#told(new Error('its time was up'), call, false)
+    let isTooLate = false
+    const connecting = this.#pool.connect()
+    // What comes when nobody waits any more goes back.
+    connecting.then((client) => isTooLate && client.release()).catch(() => {})
+    let callOff = () => {}
+    const late = new Promise<never>((_, reject) => {
+      callOff = this.#clock.after(leftMs, () => reject(new Error('no connection in time')))
+    })
+    try {
+      return await Promise.race([connecting, late])
+    } catch (error) {
+      isTooLate = true
+      throw this.#told(error, call, false)
+    } finally {
+      callOff()
+    }
+  }
+
+  #told(error: unknown, { doing, isRepeatable }: Call, isSent: boolean): unknown {
+    // Those that the caller looks at as they are.
+    if (!TocsinError.is(error) && isSent && (isUndone(error) || isLockTimeout(error))) return error
+    return translated(error, this.where, doing, isRepeatable, isSent)
+  }
+}
+
+function isLockTimeout(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === '55P03'
+}
+
+function isStatementError(error: unknown): boolean {
+  const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown }
+  return typeof code === 'string' && severity === 'ERROR'
+}
+
+/** Its other end may be silent: whoever only says goodbye would wait for an answer for ever. */
+function destroy(client: PoolClient): void {
+  const { connection } = client as unknown as { connection?: { stream?: { destroy?: () => void } } }
+  connection?.stream?.destroy?.()
+}

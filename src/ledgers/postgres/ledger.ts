@@ -1,0 +1,409 @@
+import { type Clock, sleep } from '../../clock.ts'
+import type {
+  ClaimVerdict,
+  Ledger,
+  LedgerClaimRequest,
+  LedgerReplayed,
+  LedgerRescheduled,
+  LedgerScheduled,
+  LedgerSettled,
+  LedgerSettlement,
+  LedgerTransaction,
+  Loaded,
+  Recount,
+  Retention,
+} from '../../ledger.ts'
+import type {
+  Books,
+  CancelAnswer,
+  CellAddress,
+  Counts,
+  EntryView,
+  Frontier,
+  Hint,
+  ListQuery,
+  NewEntry,
+  Place,
+  RingTime,
+  Selection,
+} from '../../timetable.ts'
+import { Failure, Gathered, Later, type RunKind, type Runs } from '../../timetables/redis/runs.ts'
+import type { Database } from './database.ts'
+import type { Listener } from './listener.ts'
+import { COUNTERS } from './migrations.ts'
+import { Readings } from './readings.ts'
+import type { Transactions } from './transactions.ts'
+import { isLocked, translated } from './trouble.ts'
+import { WRITES } from './write-statements.ts'
+import type { ClaimItem, ExtendItem, Speaker, TopicName, Writes } from './writes.ts'
+
+export interface PostgresParts {
+  readonly id: string
+  readonly database: Database
+  readonly writes: Writes
+  readonly runs: Runs
+  readonly transactions: Transactions
+  readonly listener: Listener
+  readonly topics: Topics
+  readonly clock: Clock
+  readonly close: () => Promise<void>
+}
+
+/** Statements of a topic that may be under way at once. A key always goes the same way, so that its steps keep their order. */
+const LANES = 4
+
+/** What somebody else's transaction holds is settled when it is over: asked for again after so long. */
+const LOCKED_MS = 50
+
+/** What was heard of PostgreSQL's clock is believed for so long. */
+const CLOCK_AGE_MAX_MS = 5_000
+
+/** Rows of the books that are put together at once. */
+const BOOKED_MAX = 10_000
+
+/** Topics have numbers in the tables. Those that were seen are kept: a topic never goes. */
+export class Topics {
+  readonly #database: Database
+  readonly #known = new Map<string, number>()
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  /** The topic, made if it is not there. On a connection of ours: what a caller undoes must not take it along. */
+  async made(name: string): Promise<TopicName> {
+    const known = await this.seen(name)
+    if (known !== null) return { id: known, name }
+    const call = { doing: 'topic', deadlineMs: this.#database.deadlineMs(), isRepeatable: true }
+    await this.#database.query(
+      'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING',
+      [name],
+      call,
+    )
+    return { id: (await this.seen(name)) as number, name }
+  }
+
+  /** Null: there is no such topic yet, and so no task. */
+  async seen(name: string): Promise<number | null> {
+    const known = this.#known.get(name)
+    if (known !== undefined) return known
+    const call = { doing: 'topic', deadlineMs: this.#database.deadlineMs(), isRepeatable: true }
+    const [row] = await this.#database.query('SELECT id FROM tocsin.topic WHERE name = $1', [name], call)
+    if (row === undefined) return null
+    this.#known.set(name, row[0] as number)
+    return row[0] as number
+  }
+}
+
+type Work<I, A> = (speaker: Speaker, topic: TopicName, items: readonly I[]) => Promise<readonly A[]>
+
+/** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
+export class PostgresLedger implements Ledger {
+  readonly id: string
+  readonly #parts: PostgresParts
+  readonly #readings: Readings
+  #asking: Promise<void> | null = null
+  readonly #kinds = new Map<string, readonly RunKind<never, unknown>[]>()
+
+  constructor(parts: PostgresParts) {
+    this.#parts = parts
+    this.id = parts.id
+    const { database } = parts
+    this.#readings = new Readings((text, values) =>
+      database.query(text, values, { doing: 'read', deadlineMs: database.deadlineMs(), isRepeatable: true }),
+    )
+  }
+
+  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
+    const { writes } = this.#parts
+    return this.#batched<NewEntry, LedgerScheduled>(
+      { topic, name: `schedule/${quantumMs}`, way: 'write', isRepeatable: false },
+      entries,
+      (speaker, of, items) => writes.schedule(speaker, of, items, quantumMs),
+    )
+  }
+
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const { writes } = this.#parts
+    return this.#batched<Place, CancelAnswer>(
+      { topic, name: 'cancel', way: 'write', isRepeatable: false },
+      places,
+      (speaker, of, items) => writes.cancel(speaker, of, items),
+    )
+  }
+
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<LedgerRescheduled[]> {
+    const { writes } = this.#parts
+    return this.#batched<Place, LedgerRescheduled>(
+      { topic, name: `reschedule/${when.kind}/${when.ms}/${quantumMs}`, way: 'write', isRepeatable: false },
+      places,
+      (speaker, of, items) => writes.reschedule(speaker, of, items, when, quantumMs),
+    )
+  }
+
+  within(tx: unknown): LedgerTransaction {
+    return this.#parts.transactions.within(tx)
+  }
+
+  claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
+    const { writes } = this.#parts
+    const items = places.map(({ key, cell }) => ({ key, cell, ...request }))
+    return this.#batched<ClaimItem, ClaimVerdict>(
+      { topic, name: 'claim', way: 'claim', isRepeatable: true },
+      items,
+      (speaker, of, some) => writes.claim(speaker, of, some),
+    )
+  }
+
+  async begin(topic: string, place: Place, stamp: number): Promise<boolean> {
+    const { writes, database } = this.#parts
+    const id = await this.#seen(topic)
+    const call = { doing: 'begin', deadlineMs: database.deadlineMs(), isRepeatable: true, isPatient: true }
+    return writes.begin(database.speaker(call), { id, name: topic }, place, stamp)
+  }
+
+  async extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
+    const { writes } = this.#parts
+    const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs }))
+    const extended = await this.#batched<ExtendItem, boolean>(
+      { topic, name: 'extend', way: 'extend', isRepeatable: true },
+      items,
+      (speaker, of, some) => writes.extend(speaker, of, some),
+    )
+    return extended.filter(Boolean).length
+  }
+
+  /** A key may come twice: the second time it is found settled. */
+  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
+    return this.#batched<LedgerSettlement, LedgerSettled>(
+      { topic, name: 'settle', way: 'settle', isRepeatable: true },
+      settlements,
+      (speaker, of, items) => this.#settle(speaker, of, items),
+    )
+  }
+
+  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
+    const { writes } = this.#parts
+    return this.#batched<Place, LedgerReplayed>(
+      { topic, name: 'replay', way: 'write', isRepeatable: false },
+      places,
+      (speaker, of, items) => writes.replay(speaker, of, items),
+    )
+  }
+
+  purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
+    const { writes } = this.#parts
+    return this.#batched<Place, 'purged' | 'not-found'>(
+      { topic, name: 'purge', way: 'write', isRepeatable: true },
+      places,
+      (speaker, of, items) => writes.purge(speaker, of, items),
+    )
+  }
+
+  async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
+    return this.#readings.load(await this.#seen(topic), after, untilMs, limit)
+  }
+
+  async hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]> {
+    return this.#readings.hints(await this.#seen(topic), places)
+  }
+
+  async get(topic: string, place: Place): Promise<EntryView | null> {
+    return this.#readings.get(topic, await this.#seen(topic), place)
+  }
+
+  async list(topic: string, query: ListQuery): Promise<EntryView[]> {
+    return this.#readings.list(topic, await this.#seen(topic), query)
+  }
+
+  async find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    return this.#readings.find(await this.#seen(at.topic), at, among, what, cursor)
+  }
+
+  async counts(topic: string): Promise<Counts> {
+    return this.#readings.counts(await this.#seen(topic))
+  }
+
+  async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    return this.#readings.forecast(await this.#seen(topic), fromMs, toMs, stepMs)
+  }
+
+  async books(topic: string): Promise<Books> {
+    return this.#readings.books(await this.#seen(topic))
+  }
+
+  async recount(topic: string): Promise<{ books: Books; counted: Recount }> {
+    return this.#readings.recount(await this.#seen(topic))
+  }
+
+  async topics(): Promise<string[]> {
+    const rows = await this.#ask('topics', 'SELECT name FROM tocsin.topic ORDER BY name', [])
+    return (rows as [string][]).map(([name]) => name)
+  }
+
+  async forget(
+    topic: string,
+    { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
+  ): Promise<{ ended: number; dead: number }> {
+    const id = await this.#seen(topic)
+    const [[ended = 0] = []] = await this.#ask('forget', WRITES.forgetEnded, [id, endedBeforeMs, limit])
+    const room = limit - Number(ended)
+    const [[dead = 0] = []] = await this.#ask('forget', WRITES.forgetDead, [id, deadBeforeMs, deadMax, room])
+    await this.#putBooksTogether(id)
+    return { ended: Number(ended), dead: Number(dead) }
+  }
+
+  async nowMs(): Promise<number> {
+    const [row] = await this.#ask('time', 'SELECT tocsin.now_ms()', [])
+    const nowMs = row?.[0] as number
+    this.#parts.database.heardNow(nowMs)
+    return nowMs
+  }
+
+  clockMs(): number {
+    const { database } = this.#parts
+    // Its clock may have stepped since it was last heard of.
+    if (database.heardAgoMs() > CLOCK_AGE_MAX_MS) this.#asking ??= this.#askClock()
+    return database.clockMs()
+  }
+
+  async #askClock(): Promise<void> {
+    await this.nowMs().catch(() => {})
+    this.#asking = null
+  }
+
+  listen(onNear: (topic: string | null) => void): () => void {
+    return this.#parts.listener.listen(onNear)
+  }
+
+  close(): Promise<void> {
+    return this.#parts.close()
+  }
+
+  #ask(doing: string, text: string, values: readonly unknown[]): Promise<unknown[][]> {
+    const { database } = this.#parts
+    return database.query(text, values, { doing, deadlineMs: database.deadlineMs(), isRepeatable: true })
+  }
+
+  /** -1: there is no such topic yet, and so no row. */
+  async #seen(topic: string): Promise<number> {
+    return (await this.#parts.topics.seen(topic)) ?? -1
+  }
+
+  async #putBooksTogether(topic: number): Promise<void> {
+    const sums = COUNTERS.map((name) => `coalesce(sum(${name}), 0)`).join(', ')
+    await this.#ask(
+      'books',
+      `WITH rows AS (
+         DELETE FROM tocsin.tally WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM tocsin.tally WHERE topic = $1 LIMIT ${BOOKED_MAX} FOR UPDATE SKIP LOCKED
+         )) RETURNING *
+       )
+       INSERT INTO tocsin.tally (topic, ${COUNTERS.join(', ')}) SELECT $1, ${sums} FROM rows HAVING count(*) > 0`,
+      [topic],
+    )
+  }
+
+  async #settle(
+    speaker: Speaker,
+    topic: TopicName,
+    settlements: readonly LedgerSettlement[],
+  ): Promise<LedgerSettled[]> {
+    const { writes, clock } = this.#parts
+    const answers = await writes.settle(speaker, topic, settlements)
+    let open = settlements.flatMap((_, i) => (answers[i] === null ? [i] : []))
+    // The deadline of the call ends this: each round is a statement of it.
+    while (open.length > 0) {
+      await sleep(clock, LOCKED_MS)
+      const again = await writes.settle(
+        speaker,
+        topic,
+        open.map((i) => settlements[i] as LedgerSettlement),
+      )
+      for (const [n, i] of open.entries()) answers[i] = again[n] ?? null
+      open = open.filter((i) => answers[i] === null)
+    }
+    return answers as LedgerSettled[]
+  }
+
+  #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
+    const kinds = this.#kindsOf(of, work)
+    return this.#parts.runs.add(items, ({ cell }) => kinds[cell & (LANES - 1)] as RunKind<I, A>)
+  }
+
+  #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly RunKind<I, A>[] {
+    const name = `${of.topic}/${of.name}`
+    const known = this.#kinds.get(name)
+    if (known !== undefined) return known as unknown as readonly RunKind<I, A>[]
+    const { runs, topics } = this.#parts
+    const isCreating = of.name.startsWith('schedule')
+    const kinds = Array.from({ length: LANES }, (_, lane): RunKind<I, A> => ({
+      queue: runs.queueOf(`${of.topic}/${of.way}/${lane}`),
+      name: of.name,
+      begin: () =>
+        new Gathered<I, A>(async (items, deadlineMs) => {
+          // What is only asked after, or cancelled, does not become a topic by that.
+          const topic = isCreating
+            ? await topics.made(of.topic)
+            : { id: await this.#seen(of.topic), name: of.topic }
+          return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
+        }),
+    }))
+    // A reschedule by the millisecond has a name of its own every time.
+    if (!of.name.startsWith('reschedule')) this.#kinds.set(name, kinds as readonly RunKind<never, unknown>[])
+    return kinds
+  }
+
+  /** Where somebody's open transaction holds one of the rows, only that one waits for it: the batch is taken apart. */
+  async #inPieces<I, A>(
+    of: Batching,
+    items: readonly I[],
+    deadlineMs: number,
+    work: (speaker: Speaker, items: readonly I[]) => Promise<readonly A[]>,
+  ): Promise<readonly A[]> {
+    const { database } = this.#parts
+    const doing = of.name.split('/')[0] as string
+    const call = { doing, deadlineMs, isRepeatable: of.isRepeatable }
+    try {
+      return await work(database.speaker(call), items)
+    } catch (error) {
+      if (!isLocked(error)) throw error
+    }
+    if (items.length === 1) {
+      const alone = work(database.speaker({ ...call, isPatient: true }), items).then(
+        ([answer]) => answer as A,
+        (error: unknown) => {
+          throw translated(error, database.where, doing, of.isRepeatable, true)
+        },
+      )
+      return [new Later(alone) as A]
+    }
+    const half = items.length >> 1
+    const halves = [items.slice(0, half), items.slice(half)].map((some) =>
+      // One half may be written though the other is not.
+      this.#inPieces(of, some, deadlineMs, work).catch((error: unknown) =>
+        some.map(() => new Failure(error) as A),
+      ),
+    )
+    return (await Promise.all(halves)).flat()
+  }
+}
+
+interface Batching {
+  readonly topic: string
+  /** What goes together in one statement. */
+  readonly name: string
+  /** Steps of one way keep their order; those of different ways do not wait for each other. */
+  readonly way: 'write' | 'claim' | 'extend' | 'settle'
+  readonly isRepeatable: boolean
+}

@@ -1,0 +1,130 @@
+import type { Pool, PoolClient } from 'pg'
+import { type Clock, sleep } from '../../clock.ts'
+import type { Logger } from '../../logger.ts'
+import type { Random } from '../../random.ts'
+
+/** All ledgers of a database speak on one channel: what is said is a topic's name. */
+const CHANNEL = 'tocsin'
+
+/** A connection that is lost, or cannot be had, is asked for again after so long. */
+const RECONNECT_MS = 1_000
+/** So often the connection is tried out: a listener that hears nothing would never notice that it is deaf. */
+const CHECK_MS = 10_000
+/** So long a message to ourselves may take. */
+const ECHO_MS = 2_000
+
+/**
+ * Hears from all processes that a task was written that rings soon. It has a connection of its own, made when the first
+ * one listens. Messages are lost while the connection is: whenever it is there again, all topics count as told.
+ *
+ * Behind a pooler that gives a connection to others after each transaction nothing is ever heard. That is found out by a
+ * message to ourselves; then nobody listens, and what rings is found by looking.
+ */
+export class Listener {
+  readonly #pool: Pool
+  readonly #clock: Clock
+  readonly #random: Random
+  readonly #logger: Logger
+  readonly #callTimeoutMs: number
+  readonly #listeners = new Set<(topic: string | null) => void>()
+  readonly #stop = new AbortController()
+  #running: Promise<void> | null = null
+
+  constructor(pool: Pool, clock: Clock, random: Random, logger: Logger, callTimeoutMs: number) {
+    this.#pool = pool
+    this.#clock = clock
+    this.#random = random
+    this.#logger = logger
+    this.#callTimeoutMs = callTimeoutMs
+  }
+
+  listen(onNear: (topic: string | null) => void): () => void {
+    this.#listeners.add(onNear)
+    this.#running ??= this.#run()
+    return () => this.#listeners.delete(onNear)
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort()
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      const client = await this.#connected()
+      if (client !== null) {
+        const isHeard = await this.#listenOn(client).catch(() => true)
+        if (!isHeard) {
+          this.#logger.info({}, 'LISTEN is not heard here (a pooler in transaction mode?); looking instead')
+          return
+        }
+      }
+      await sleep(this.#clock, RECONNECT_MS, this.#stop.signal, true)
+    }
+  }
+
+  async #connected(): Promise<PoolClient | null> {
+    try {
+      return await this.#pool.connect()
+    } catch {
+      // Whoever writes or reads has said so already.
+      return null
+    }
+  }
+
+  /** Listens until the connection is gone. False: nothing is heard on it. */
+  async #listenOn(client: PoolClient): Promise<boolean> {
+    const over = new AbortController()
+    const end = () => over.abort()
+    const nonce = `?${this.#random.uniqueId()}`
+    let hearEcho = () => {}
+    const echoed = new Promise<true>((resolve) => {
+      hearEcho = () => resolve(true)
+    })
+    const onNotification = ({ payload = '' }: { payload?: string | undefined }) => {
+      if (payload === nonce) hearEcho()
+      else if (!payload.startsWith('?')) this.#tell(payload)
+    }
+    client.on('error', end)
+    client.on('end', end)
+    client.on('notification', onNotification)
+    this.#stop.signal.addEventListener('abort', end)
+    try {
+      await this.#inTime(client.query(`LISTEN ${CHANNEL}`))
+      await this.#inTime(this.#pool.query('SELECT pg_notify($1, $2)', [CHANNEL, nonce]))
+      const isHeard = await Promise.race([
+        echoed,
+        sleep(this.#clock, ECHO_MS, over.signal).then(() => over.signal.aborted),
+      ])
+      if (!isHeard) return false
+      this.#tell(null)
+      while (!over.signal.aborted) {
+        await sleep(this.#clock, CHECK_MS, over.signal, true)
+        if (!over.signal.aborted) await this.#inTime(client.query('SELECT 1'))
+      }
+      return true
+    } finally {
+      this.#stop.signal.removeEventListener('abort', end)
+      client.off('notification', onNotification)
+      // Thrown away: whoever gets it next must not hear what we listened to.
+      client.release(true)
+    }
+  }
+
+  async #inTime(query: Promise<unknown>): Promise<void> {
+    const enough = new AbortController()
+    query.catch(() => {})
+    const late = sleep(this.#clock, this.#callTimeoutMs, enough.signal).then(() => {
+      if (!enough.signal.aborted) throw new Error('no answer in time')
+    })
+    try {
+      await Promise.race([query, late])
+    } finally {
+      enough.abort()
+    }
+  }
+
+  #tell(topic: string | null): void {
+    for (const listener of this.#listeners) listener(topic)
+  }
+}

@@ -1,0 +1,183 @@
+import { TocsinError } from '../../errors.ts'
+import { DEAD } from './rows.ts'
+
+/**
+ * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
+ * stands in the schema 'tocsin'.
+ */
+export const MIGRATIONS: readonly { readonly name: string; sql(partitions: number): string }[] = [
+  {
+    name: '001_tasks',
+    sql: (partitions) => `
+      CREATE SEQUENCE tocsin.session;
+      -- A statement takes a block of ids at once.
+      CREATE SEQUENCE tocsin.generation INCREMENT BY ${GENERATIONS};
+
+      -- The clock of record. One moment per statement.
+      CREATE FUNCTION tocsin.now_ms() RETURNS bigint LANGUAGE sql STABLE AS
+        $$ SELECT floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint $$;
+
+      CREATE TABLE tocsin.topic (
+        id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text NOT NULL UNIQUE
+      );
+
+      -- The books: what each write changed, added up by whoever asks. One row that all writers changed would hold them
+      -- up, and a caller's open transaction would hold up everybody. Rows are put together now and then.
+      CREATE TABLE tocsin.tally (
+        topic integer NOT NULL,
+        ${COUNTERS.map((name) => `${name} bigint NOT NULL DEFAULT 0`).join(',\n        ')}
+      );
+      CREATE INDEX tally_topic ON tocsin.tally (topic);
+
+      -- Tasks that wait or are claimed.
+      CREATE TABLE tocsin.live (
+        topic integer NOT NULL,
+        -- Where the task lives: the low six bits of its bucket. Tables and databases are divided by it.
+        cell smallint NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        -- Never given twice: the id is made of it.
+        generation bigint NOT NULL,
+        due_ms bigint NOT NULL,
+        ring_ms bigint NOT NULL,
+        priority smallint NOT NULL,
+        failures integer NOT NULL DEFAULT 0,
+        lost integer NOT NULL DEFAULT 0,
+        deliveries integer NOT NULL DEFAULT 0,
+        -- Who holds it: the token is the session of the process and the stamp of the claim. Null: nobody.
+        session bigint,
+        stamp bigint,
+        -- In no index: a claim then touches no index at all.
+        lease_ms bigint,
+        -- 1: a suspect, claimed alone; 2: and its handler was started.
+        started smallint NOT NULL DEFAULT 0,
+        -- Cancelled while it was held: no attempt follows.
+        marked boolean NOT NULL DEFAULT false,
+        -- How it came to be: 0 new, 1 in place of one that waited, 2 of one whose lease was over, 3 of one in flight.
+        supersedes smallint NOT NULL DEFAULT 0,
+        created_ms bigint NOT NULL,
+        updated_ms bigint NOT NULL,
+        error text,
+        tags text[],
+        body text NOT NULL,
+        PRIMARY KEY (topic, cell, key)
+      ) ${partitioned('live', partitions, 'fillfactor = 70')}
+      CREATE INDEX live_ring ON tocsin.live (topic, ring_ms, cell, key);
+      -- Only tasks with tags are in these.
+      ${[1, 2, 3, 4]
+        .map(
+          (n) =>
+            `CREATE INDEX live_tag_${n} ON tocsin.live (topic, (tags[${n}]), cell, key) WHERE tags[${n}] IS NOT NULL;`,
+        )
+        .join('\n      ')}
+
+      -- Tasks that ended, the dead among them.
+      CREATE TABLE tocsin.ended (
+        topic integer NOT NULL,
+        cell smallint NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        generation bigint NOT NULL,
+        state smallint NOT NULL,
+        ended_ms bigint NOT NULL,
+        due_ms bigint NOT NULL,
+        priority smallint NOT NULL,
+        failures integer NOT NULL,
+        deliveries integer NOT NULL,
+        created_ms bigint NOT NULL,
+        error text,
+        cause text,
+        tags text[],
+        body text NOT NULL,
+        PRIMARY KEY (topic, cell, key, generation)
+      ) ${partitioned('ended', partitions)}
+      CREATE INDEX ended_time ON tocsin.ended (topic, state, ended_ms);
+      CREATE UNIQUE INDEX ended_dead ON tocsin.ended (topic, cell, key) WHERE state = ${DEAD};
+    `,
+  },
+]
+
+/** Ids that one statement takes in advance. */
+export const GENERATIONS = 1_024
+
+/** Columns of tocsin.tally. */
+export const COUNTERS = [
+  'scheduled',
+  'done',
+  'cancelled',
+  'obsolete',
+  'dead',
+  'claimed',
+  'purged',
+  'done_swept',
+  'cancelled_swept',
+  'obsolete_swept',
+] as const
+
+function partitioned(name: string, partitions: number, options = ''): string {
+  const storage = options === '' ? '' : ` WITH (${options})`
+  if (partitions === 1) return `${storage};`
+  const tables = Array.from(
+    { length: partitions },
+    (_, n) =>
+      `CREATE TABLE tocsin.${name}_${n} PARTITION OF tocsin.${name}
+        FOR VALUES WITH (MODULUS ${partitions}, REMAINDER ${n})${storage};`,
+  )
+  return `PARTITION BY HASH (cell);\n      ${tables.join('\n      ')}`
+}
+
+/** What a migration works with: one connection, inside a transaction. */
+export interface Migrating {
+  query(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>
+}
+
+/** Any number that nobody else is likely to lock. */
+const MIGRATION_LOCK = 7_420_001
+
+export interface LedgerFacts {
+  /** Made when the tables were: names this ledger, wherever its database moves. */
+  readonly id: string
+  readonly partitions: number
+  readonly shard: string
+}
+
+/**
+ * Brings the tables up to date, inside the transaction that is open. Several processes may do this at once: one does,
+ * and the others wait for it and find it done.
+ */
+export async function migrate(
+  connection: Migrating,
+  wanted: LedgerFacts,
+  where: string,
+): Promise<LedgerFacts> {
+  await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+  const { rows: found } = await connection.query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there")
+  // Not IF NOT EXISTS where it is there: that asks for the right to create schemas, which a careful owner takes away.
+  if (found[0]?.['there'] !== true)
+    await connection.query(`CREATE SCHEMA IF NOT EXISTS tocsin;
+      CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)`)
+  const { rows } = await connection.query('SELECT name, value FROM tocsin.meta')
+  const meta = new Map(rows.map(({ name, value }) => [String(name), String(value)]))
+  const format = Number(meta.get('format') ?? 0)
+  if (format > MIGRATIONS.length) throw tooNew(where, format)
+  const facts = {
+    id: meta.get('id') ?? wanted.id,
+    partitions: Number(meta.get('partitions') ?? wanted.partitions),
+    shard: meta.get('shard') ?? wanted.shard,
+  }
+  if (format === MIGRATIONS.length) return facts
+  for (const { sql } of MIGRATIONS.slice(format)) await connection.query(sql(facts.partitions))
+  for (const [name, value] of Object.entries({ ...facts, format: MIGRATIONS.length }))
+    await connection.query(
+      'INSERT INTO tocsin.meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+      [name, String(value)],
+    )
+  return facts
+}
+
+function tooNew(where: string, format: number): TocsinError {
+  return new TocsinError(
+    'ledger-too-new',
+    `${where} was written by a newer version of Tocsin (format ${format}, this one knows ${MIGRATIONS.length}); update this program, or name another database`,
+    { format, known: MIGRATIONS.length },
+  )
+}

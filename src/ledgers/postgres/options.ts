@@ -1,0 +1,105 @@
+/** What a user may say about a PostgreSQL ledger. */
+import { CELLS } from '../../cell.ts'
+import { describeValue } from '../../errors.ts'
+import { badOption, checkOptions, wholeNumber } from '../../options.ts'
+
+/** All that we ask of a pool of the package pg; so that nobody needs its types to use ours. */
+export interface PostgresPool {
+  connect(): Promise<unknown>
+  readonly totalCount: number
+}
+
+export type PostgresOptions =
+  | {
+      /** 'postgres://user:password@host:5432/database'; TLS as pg reads it: '?sslmode=verify-full'. */
+      readonly url: string
+      readonly pool?: undefined
+      /** Connections at most. 10 by default. */
+      readonly connections?: number | undefined
+      readonly partitions?: number | undefined
+    }
+  | {
+      /** Your own pool of the package pg. Tocsin never ends it. */
+      readonly pool: PostgresPool
+      readonly url?: undefined
+      readonly connections?: undefined
+      /** Hash partitions of the tables, fixed when they are made. 1 by default: plain tables. */
+      readonly partitions?: number | undefined
+    }
+
+/** What `postgres(options)` returns: give it to `Tocsin.open` as its ledger. */
+export class PostgresConfig {
+  readonly kind = 'postgres'
+  readonly options: PostgresOptions
+
+  constructor(options: PostgresOptions) {
+    this.options = options
+  }
+}
+
+export interface CheckedOptions {
+  readonly url: string | null
+  readonly pool: PostgresPool | null
+  readonly connections: number
+  readonly partitions: number
+  /** For messages: host, port and database, without any secret. */
+  readonly where: string
+  readonly isLocal: boolean
+  readonly isEncrypted: boolean
+}
+
+const CONNECTIONS = 10
+const CONNECTIONS_MAX = 1_000
+const LOCAL_HOSTS = new Set(['', 'localhost', '127.0.0.1', '[::1]'])
+
+export function checkPostgresOptions(given: PostgresOptions): CheckedOptions {
+  checkOptions(given, ['url', 'pool', 'connections', 'partitions'], 'postgres')
+  const { url, pool, connections, partitions } = given
+  if ((url === undefined) === (pool === undefined))
+    throw badOption('postgres', "give one of 'url' and 'pool'")
+  if (pool !== undefined) {
+    if (typeof pool?.connect !== 'function' || typeof pool.totalCount !== 'number')
+      throw badOption('pool', `expected a Pool of the package pg, got ${describeValue(pool)}`)
+    if (connections !== undefined) throw badOption('connections', 'your pool has its own limit (max)')
+    return {
+      url: null,
+      pool,
+      connections: CONNECTIONS,
+      partitions: checkPartitions(partitions ?? 1),
+      where: 'the PostgreSQL of your pool',
+      isLocal: true,
+      isEncrypted: false,
+    }
+  }
+  const address = parseUrl(url)
+  const asked = address.searchParams.get('partitions')
+  address.searchParams.delete('partitions')
+  const { hostname, port, pathname } = address
+  return {
+    url: address.href,
+    pool: null,
+    connections: wholeNumber(connections ?? CONNECTIONS, 2, CONNECTIONS_MAX, 'connections'),
+    partitions: checkPartitions(partitions ?? (asked === null ? 1 : Number(asked))),
+    where: `PostgreSQL ${hostname === '' ? 'on this machine' : hostname}${port === '' ? '' : `:${port}`}${pathname}`,
+    isLocal: LOCAL_HOSTS.has(hostname) || address.searchParams.get('host')?.startsWith('/') === true,
+    isEncrypted: !['', 'disable'].includes(address.searchParams.get('sslmode') ?? ''),
+  }
+}
+
+function parseUrl(url: unknown): URL {
+  const example = 'postgres://user@host:5432/database'
+  if (typeof url !== 'string' || !/^postgres(ql)?:\/\//i.test(url))
+    throw badOption('url', `expected a text like '${example}'`)
+  try {
+    return new URL(url)
+  } catch {
+    // Not with the URL itself: it may hold a password.
+    throw badOption('url', `this is no URL; it should look like '${example}'`)
+  }
+}
+
+function checkPartitions(value: number): number {
+  const partitions = wholeNumber(value, 1, CELLS, 'partitions')
+  if ((partitions & (partitions - 1)) === 0) return partitions
+  throw badOption('partitions', `expected a power of two, got ${partitions}`)
+}

@@ -1,0 +1,76 @@
+/** What PostgreSQL says when it cannot, in words that help. */
+import { describeError, TocsinError } from '../../errors.ts'
+
+/** Five letters of PostgreSQL, or none when it is the connection that failed. */
+function stateOf(error: unknown): string {
+  const code: unknown = (error as { code?: unknown } | null)?.code
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : ''
+}
+
+/** Somebody else's transaction holds a row for longer than we wait. Nothing was written. */
+export function isLocked(error: unknown): boolean {
+  return stateOf(error) === '55P03'
+}
+
+/** Two transactions waited for each other, and this one was undone: it may simply be tried again. */
+export function isUndone(error: unknown): boolean {
+  return ['40001', '40P01'].includes(stateOf(error))
+}
+
+/** The server has answered, and will not have done it: an error of the statement, not of the connection. */
+function isRefusal(error: unknown): boolean {
+  const state = stateOf(error)
+  const severity: unknown = (error as { severity?: unknown } | null)?.severity
+  return state !== '' && severity !== 'FATAL' && severity !== 'PANIC' && !state.startsWith('08')
+}
+
+/**
+ * `isRepeatable`: a second time does nothing new, so that a lost answer is no mystery, only a nuisance. `isSent`: it was
+ * on its way when the connection failed.
+ */
+export function translated(
+  error: unknown,
+  where: string,
+  doing: string,
+  isRepeatable: boolean,
+  isSent: boolean,
+): unknown {
+  if (TocsinError.is(error)) return error
+  const says = describeError(error)
+  const state = stateOf(error)
+  if (isSent && !isRepeatable && !isRefusal(error))
+    return new TocsinError(
+      'unknown-outcome',
+      `${doing}: the answer of ${where} is lost (${says}); it may have taken effect, and was not sent again. Look with get, or schedule again with the same key`,
+      {},
+      error,
+    )
+  const fail = (code: 'ledger-unavailable' | 'ledger-full' | 'ledger-refused', text: string) =>
+    new TocsinError(code, text, {}, error)
+  if (isLocked(error))
+    return fail(
+      'ledger-unavailable',
+      `${doing}: another transaction on ${where} holds this task; nothing was written. Try again when it is over`,
+    )
+  if (state === '53100')
+    return fail('ledger-full', `${where}: its disk is full (${says}); nothing was written`)
+  if (/^(28|3D|42501|0A|3F)/.test(state))
+    return fail('ledger-refused', `${where} refuses: ${says}${hint(state)}`)
+  if (state === '25006')
+    return fail(
+      'ledger-unavailable',
+      `${where} is read-only: it is a standby, or was demoted; nothing was written. Name the primary`,
+    )
+  return fail(
+    'ledger-unavailable',
+    `${doing}: ${where} cannot do it now (${says}${state === '' ? '' : `, ${state}`}); nothing was written`,
+  )
+}
+
+function hint(state: string): string {
+  if (state.startsWith('28')) return '. Check user and password'
+  if (state === '3D000') return '. Create the database first: createdb <name>'
+  if (state === '42501')
+    return '. The user needs the right to create the schema tocsin: GRANT CREATE ON DATABASE <name> TO <user>'
+  return ''
+}

@@ -1,0 +1,425 @@
+/**
+ * What writes.ts says to PostgreSQL: every transition of task.ts's drawing, for many tasks in one statement, which is
+ * one round trip and one commit. Rows are locked in one order (cell, key), so that no two statements wait for each
+ * other. `$1` is the topic's id; what follows are arrays, one element per task.
+ *
+ * Each statement reads its clock once, in `t`, where it also says how long it waits for locks: a caller's open
+ * transaction may hold some. Null leaves that as it is: the transaction is the caller's.
+ */
+import { LAST_INSTANT_MS } from '../../instant.ts'
+import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../rescue.ts'
+import { CANCELLED, DEAD, DONE, OBSOLETE } from './rows.ts'
+
+/** In the column `started`: claimed alone, and its start recorded. */
+const ALONE = 1
+const STARTED_ALONE = 2
+
+const t = (lockTimeout: string, also = ''): string => `t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms${also},
+      set_config('lock_timeout', coalesce(${lockTimeout}, current_setting('lock_timeout')), true) AS patience
+  )`
+
+const places = (more: readonly { readonly name: string; readonly array: string }[] = []): string =>
+  `input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
+      WITH ORDINALITY AS i (cell, key${more.map(({ name }) => `, ${name}`).join('')}, n)
+  )`
+
+const SAME = 'l.topic = $1 AND l.cell = i.cell AND l.key = i.key'
+const IN_ORDER = 'ORDER BY i.cell, i.key'
+const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
+const IS_HELD = '(l.session IS NOT NULL AND l.lease_ms > i.now_ms)'
+const CARRIED = 'topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body'
+
+/** When something asked for as `kind` and `ms` rings. As ringMsAt of ring-time.ts has it. */
+const ringAt = (wanted: string, quantum: string): string => `least(greatest(
+      CASE WHEN ${quantum} > 0 THEN ((${wanted}) + ${quantum} - 1) / ${quantum} * ${quantum} ELSE ${wanted} END,
+    0), ${LAST_INSTANT_MS})`
+
+/** Somebody who only listens to the ledger is told of what rings soon. */
+const tell = (soonest: string, withinMs: string, topicName: string): string =>
+  `(SELECT pg_notify('tocsin', ${topicName})::text FROM t
+    WHERE ${withinMs} > 0 AND (${soonest}) <= t.now_ms + ${withinMs})`
+
+/**
+ * $4 ms, $5 whether it is a delay, $6 priority, $7 tags in lines, $8 body; $9 quantum, $10 patience, $11 how near is
+ * told, $12 the topic's name. Answers now; what was superseded: key, how; and with 'keep' what was written and kept.
+ */
+const schedule = (keep: boolean): string => `WITH ${t('$10', ", nextval('tocsin.generation') AS base")},
+  asked AS MATERIALIZED (
+    SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
+    FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+      WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
+  ),
+  input AS MATERIALIZED (SELECT asked.*, ${ringAt('wanted', '$9::bigint')} AS due_ms FROM asked),
+  written AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
+    SELECT $1::integer, cell, key, generation, due_ms, due_ms, priority, now_ms, now_ms,
+      string_to_array(tags, E'\\n'), body
+    FROM input i ${IN_ORDER}
+    ON CONFLICT (topic, cell, key) DO UPDATE SET
+      supersedes = CASE WHEN l.session IS NULL THEN 1 WHEN l.lease_ms <= excluded.updated_ms THEN 2 ELSE 3 END,
+      generation = excluded.generation, due_ms = excluded.due_ms, ring_ms = excluded.ring_ms,
+      priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
+      tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
+      marked = false, ${FREE}
+    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    ${keep ? 'WHERE l.marked' : ''}
+    RETURNING l.cell, l.key, l.supersedes
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, scheduled, claimed)
+    SELECT $1, count(*) FILTER (WHERE supersedes = 0), -count(*) FILTER (WHERE supersedes > 1)
+    FROM written HAVING count(*) FILTER (WHERE supersedes <> 1) > 0
+  )
+  SELECT t.now_ms, (SELECT json_agg(json_build_array(key, supersedes)) FROM written WHERE supersedes > 0),
+    ${
+      keep
+        ? `(SELECT json_agg(key) FROM written),
+    (SELECT json_agg(json_build_array(l.key, l.due_ms, ${IS_HELD})) FROM input i JOIN tocsin.live l ON ${SAME}
+      WHERE NOT EXISTS (SELECT FROM written w WHERE w.cell = i.cell AND w.key = i.key))`
+        : 'NULL, NULL'
+    },
+    ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')}
+  FROM t`
+
+/** $4 patience. Answers, for each that there was, its key and whether it is in flight. */
+const cancel = `WITH ${t('$4')}, ${places()},
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
+    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l
+  ),
+  marked AS (
+    UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND ${SAME}
+  ),
+  removed AS (DELETE FROM tocsin.live l USING locked i WHERE NOT i.is_held AND ${SAME} RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
+    SELECT ${CANCELLED}, t.now_ms, failures, error, ${CARRIED} FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+  )
+  SELECT key, is_held FROM locked`
+
+/**
+ * $4 'at', 'delay' or 'shift', $5 ms, $6 quantum, $7 patience, $8 how near is told, $9 the topic's name. Answers, for
+ * each that there was: key, what became of it, due time, priority.
+ */
+const reschedule = `WITH ${t('$7')}, ${places()},
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, i.now_ms, l.priority, l.session IS NOT NULL AS was_claimed,
+      CASE WHEN ${IS_HELD} THEN 'in-flight' WHEN l.marked THEN 'not-found' ELSE 'rescheduled' END AS outcome,
+      CASE $4 WHEN 'at' THEN $5::bigint WHEN 'delay' THEN i.now_ms + $5::bigint ELSE l.ring_ms + $5::bigint END AS wanted
+    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l
+  ),
+  judged AS MATERIALIZED (SELECT locked.*, ${ringAt('wanted', '$6::bigint')} AS due_ms FROM locked),
+  moved AS (
+    UPDATE tocsin.live l SET due_ms = i.due_ms, ring_ms = i.due_ms, updated_ms = i.now_ms, failures = 0, lost = 0, ${FREE}
+    FROM judged i WHERE i.outcome = 'rescheduled' AND ${SAME}
+  ),
+  removed AS (DELETE FROM tocsin.live l USING judged i WHERE i.outcome = 'not-found' AND ${SAME} RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
+    SELECT ${CANCELLED}, t.now_ms, failures, error, ${CARRIED} FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*) FILTER (WHERE outcome = 'not-found'), -count(*) FILTER (WHERE was_claimed)
+    FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
+  )
+  SELECT key, outcome, due_ms, priority,
+    ${tell("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$8::bigint', '$9')} FROM judged`
+
+/** True, and asked before anything is buried: a key has one grave. */
+const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
+
+const CLAIM_INPUT = places([
+  { name: 'my_stamp', array: '$4::bigint[]' },
+  { name: 'trusted_ms', array: '$5::bigint[]' },
+  { name: 'rang_ms', array: '$6::bigint[]' },
+  { name: 'alone', array: '$7::boolean[]' },
+])
+
+/** What a row that is not held by anybody alive, and not lapsed, is for a claim. Others cannot lock it meanwhile. */
+const CLAIMANTS = `locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
+      l.lease_ms, l.session IS NOT NULL AS was_claimed,
+      CASE
+        WHEN l.session IS NULL AND l.ring_ms > i.rang_ms THEN 'later'
+        WHEN l.session IS NULL AND l.lost >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'suspect'
+        WHEN l.session IS NULL THEN 'take'
+        WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
+        WHEN l.lease_ms > i.now_ms THEN 'held'
+        WHEN l.marked THEN 'cancelled'
+        -- Only a start that was recorded, with nothing else running beside it, can convict.
+        WHEN l.started = ${STARTED_ALONE} THEN 'poison'
+        WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
+        ELSE 'retake'
+      END AS verdict
+    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+  )`
+
+const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
+      started = CASE WHEN i.alone THEN ${ALONE} ELSE 0 END`
+const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\\n') AS tags, l.priority`
+
+/** What was not locked is gone, or somebody else is at it. */
+const NOT_LOCKED = `SELECT i.n, CASE WHEN EXISTS (SELECT FROM tocsin.live l WHERE ${SAME}) THEN 'locked' ELSE 'gone' END`
+
+/**
+ * $4 stamp, $5 lease in ms, $6 the moment of the clock that rang, $7 alone, $8 session. The way of nearly every task: it
+ * waits, and its time has come. What else there may be is told, and not touched. Answers rows of n, verdict, the task if
+ * it is ours; else ring, failures, priority, losses, ms to the lease's end.
+ */
+const claim = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
+  taken AS (
+    UPDATE tocsin.live l SET ${TAKING} FROM locked i WHERE i.verdict = 'take' AND ${SAME} RETURNING i.n, ${TASK}
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
+  SELECT n, 'ours' AS verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority,
+    NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
+  UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
+    FROM locked WHERE verdict <> 'take'
+  UNION ALL ${NOT_LOCKED}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i WHERE NOT EXISTS (SELECT FROM locked k WHERE k.n = i.n)`
+
+/** The same for tasks whose lease is over, or whose claim is repeated; $9 is what a conviction says. */
+const claimLapsed = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
+  taken AS (
+    UPDATE tocsin.live l SET ${TAKING}, lost = l.lost + CASE WHEN i.was_claimed THEN 1 ELSE 0 END
+    FROM locked i WHERE i.verdict IN ('take', 'retake') AND ${SAME} RETURNING i.n, ${TASK}
+  ),
+  released AS (
+    UPDATE tocsin.live l SET lost = l.lost + 1, ${FREE} FROM locked i WHERE i.verdict = 'release' AND ${SAME}
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING locked i WHERE i.verdict IN ('cancelled', 'poison') AND ${SAME}
+    RETURNING l.*, i.verdict, i.now_ms
+  ),
+  ${graves("verdict = 'poison'")},
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, cause, ${CARRIED})
+    SELECT CASE verdict WHEN 'poison' THEN ${DEAD} ELSE ${CANCELLED} END, now_ms, failures,
+      CASE verdict WHEN 'poison' THEN format($9, lost + 1) ELSE error END,
+      CASE verdict WHEN 'poison' THEN 'poison' END, ${CARRIED} FROM removed WHERE ${GRAVES_EMPTIED}
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, claimed, cancelled, dead, purged)
+    SELECT $1, count(*) FILTER (WHERE verdict = 'take') - count(*) FILTER (WHERE verdict IN ('release', 'cancelled', 'poison')),
+      count(*) FILTER (WHERE verdict = 'cancelled'),
+      count(*) FILTER (WHERE verdict = 'poison') - (SELECT count(*) FROM graves), (SELECT count(*) FROM graves)
+    FROM locked HAVING count(*) FILTER (WHERE verdict IN ('take', 'release', 'cancelled', 'poison')) > 0
+  )
+  SELECT n, 'ours' AS verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority,
+    NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
+  UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
+  UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
+    FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
+  UNION ALL ${NOT_LOCKED}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i WHERE NOT EXISTS (SELECT FROM locked k WHERE k.n = i.n)`
+
+/** A second death of a key takes the place of the first. */
+function graves(dies: string): string {
+  return `graves AS (
+    DELETE FROM tocsin.ended e USING removed r
+    WHERE r.${dies} AND e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = ${DEAD} RETURNING 1
+  )`
+}
+
+/** $4 stamp, $5 session: records the start of a suspect. Answers a row if the claim is held. */
+const begin = `UPDATE tocsin.live l SET started = CASE WHEN started = ${ALONE} THEN ${STARTED_ALONE} ELSE started END
+  WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 RETURNING 1`
+
+/** $4 stamp, $5 lease in ms, $6 session. Answers the keys whose lease goes on. */
+const extend = `WITH ${t('NULL')},
+  ${places([
+    { name: 'my_stamp', array: '$4::bigint[]' },
+    { name: 'trusted_ms', array: '$5::bigint[]' },
+  ])},
+  locked AS MATERIALIZED (
+    SELECT i.* FROM input i JOIN tocsin.live l ON ${SAME} AND l.session = $6 AND l.stamp = i.my_stamp
+    ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+  )
+  UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.key`
+
+/** Of those that were not done: nobody holds them under that stamp, or somebody else is at them. */
+const notSettled = (session: string, done: string): string =>
+  `SELECT i.n, CASE WHEN EXISTS (
+      SELECT FROM tocsin.live l WHERE ${SAME} AND l.session = ${session} AND l.stamp = i.my_stamp
+    ) THEN 'locked' ELSE 'stale' END AS answer
+    FROM input i WHERE NOT EXISTS (SELECT FROM ${done} k WHERE k.n = i.n)`
+
+/** $4 stamp, $5 state, $6 session, $7 patience: the way of nearly every task. Answers only those that it did not end. */
+const finish = `WITH ${t('$7')},
+  ${places([
+    { name: 'my_stamp', array: '$4::bigint[]' },
+    { name: 'state', array: '$5::smallint[]' },
+  ])},
+  removed AS (
+    DELETE FROM tocsin.live l USING input i WHERE ${SAME} AND l.session = $6 AND l.stamp = i.my_stamp
+    RETURNING l.*, i.state, i.now_ms, i.n
+  ),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
+    SELECT state, now_ms, failures, error, ${CARRIED} FROM removed
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done, obsolete, claimed)
+    SELECT $1, count(*) FILTER (WHERE state = ${DONE}), count(*) FILTER (WHERE state = ${OBSOLETE}), -count(*)
+    FROM removed HAVING count(*) > 0
+  )
+  ${notSettled('$6', 'removed')}`
+
+/**
+ * $4 stamp, $5 kind, $6 delay in ms (or the fraction of a spread), $7 error, $8 cause, $9 whether it failed, $10 session,
+ * $11 what a conviction says. Answers n, 'settled' | 'stale' | 'locked', what became of it, ring, failures, priority,
+ * losses.
+ */
+const settle = `WITH ${t('NULL')},
+  ${places([
+    { name: 'my_stamp', array: '$4::bigint[]' },
+    { name: 'kind', array: '$5::text[]' },
+    { name: 'delay', array: '$6::double precision[]' },
+    { name: 'told', array: '$7::text[]' },
+    { name: 'cause', array: '$8::text[]' },
+    { name: 'failed', array: '$9::boolean[]' },
+  ])},
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.kind, i.delay, i.told, i.cause, i.failed, i.now_ms,
+      l.marked, l.started, l.lost, l.ring_ms, l.failures, l.priority, l.lease_ms
+    FROM input i JOIN tocsin.live l ON ${SAME} AND l.session = $10 AND l.stamp = i.my_stamp
+    ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+  ),
+  judged AS MATERIALIZED (
+    SELECT locked.*,
+      CASE
+        WHEN kind IN ('done', 'obsolete', 'dead') THEN kind
+        WHEN kind = 'lost' AND lease_ms > now_ms THEN 'stale'
+        WHEN marked THEN 'cancelled'
+        WHEN kind = 'lost' AND started = ${STARTED_ALONE} THEN 'poison'
+        ELSE kind
+      END AS fate,
+      CASE kind
+        WHEN 'return' THEN ring_ms
+        WHEN 'lost' THEN now_ms + ceil(delay * ${RESCUE_SPREAD_MS} * 2 ^ least(lost + 1, ${RESCUE_DOUBLINGS_MAX}))::bigint
+        ELSE least(now_ms + delay::bigint, ${LAST_INSTANT_MS})
+      END AS rings_ms,
+      failures + CASE WHEN kind = 'retry' OR (kind = 'dead' AND failed) THEN 1 ELSE 0 END AS failed_times,
+      CASE kind WHEN 'return' THEN lost WHEN 'lost' THEN lost + 1 ELSE 0 END AS losses
+    FROM locked
+  ),
+  again AS (
+    UPDATE tocsin.live l SET ring_ms = i.rings_ms, failures = i.failed_times, lost = i.losses,
+      error = CASE i.kind WHEN 'retry' THEN i.told ELSE l.error END,
+      updated_ms = CASE i.kind WHEN 'return' THEN l.updated_ms ELSE i.now_ms END,
+      deliveries = l.deliveries - CASE i.kind WHEN 'return' THEN 1 ELSE 0 END, ${FREE}
+    FROM judged i WHERE i.fate IN ('retry', 'snooze', 'return', 'lost') AND ${SAME}
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING judged i
+    WHERE i.fate IN ('done', 'obsolete', 'cancelled', 'dead', 'poison') AND ${SAME}
+    RETURNING l.*, i.fate, i.now_ms, i.failed_times, i.told, i.cause
+  ),
+  ${graves("fate IN ('dead', 'poison')")},
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, cause, ${CARRIED})
+    SELECT CASE fate WHEN 'done' THEN ${DONE} WHEN 'obsolete' THEN ${OBSOLETE} WHEN 'cancelled' THEN ${CANCELLED}
+        ELSE ${DEAD} END,
+      now_ms, CASE fate WHEN 'dead' THEN failed_times ELSE failures END,
+      CASE fate WHEN 'dead' THEN told WHEN 'poison' THEN format($11, lost + 1) ELSE error END,
+      CASE fate WHEN 'dead' THEN cause WHEN 'poison' THEN 'poison' END, ${CARRIED}
+    FROM removed WHERE ${GRAVES_EMPTIED}
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, claimed, done, obsolete, cancelled, dead, purged)
+    SELECT $1, -count(*), count(*) FILTER (WHERE fate = 'done'), count(*) FILTER (WHERE fate = 'obsolete'),
+      count(*) FILTER (WHERE fate = 'cancelled'),
+      count(*) FILTER (WHERE fate IN ('dead', 'poison')) - (SELECT count(*) FROM graves), (SELECT count(*) FROM graves)
+    FROM judged WHERE fate <> 'stale' HAVING count(*) > 0
+  )
+  SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
+  FROM judged
+  UNION ALL SELECT n, answer, NULL, NULL, NULL, NULL, NULL FROM (${notSettled('$10', 'judged')}) AS others`
+
+/** $4 patience, $5 how near is told, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
+const replay = `WITH ${t('$4')}, ${places()},
+  graves AS MATERIALIZED (
+    SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
+      ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD}
+    ${IN_ORDER} FOR UPDATE OF e
+  ),
+  revived AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, deliveries, created_ms, updated_ms, tags, body)
+    SELECT topic, cell, key, generation, now_ms, now_ms, priority, deliveries, created_ms, now_ms, tags, body FROM graves
+    ON CONFLICT (topic, cell, key) DO NOTHING RETURNING l.cell, l.key
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING revived r
+    WHERE e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = ${DEAD}
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
+  SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
+    ${tell('SELECT min(t.now_ms) FROM revived, t', '$5::bigint', '$6')}
+  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key`
+
+/** $4 patience. Answers the keys that were purged. */
+const purge = `WITH ${t('$4')}, ${places()},
+  emptied AS (
+    DELETE FROM tocsin.ended e USING input i
+    WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD} RETURNING e.key
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT key FROM emptied`
+
+/** $2 ended before, $3 limit. Answers how many. */
+const forgetEnded = `WITH old AS (
+    SELECT e.cell, e.key, e.generation FROM tocsin.ended e
+    WHERE e.topic = $1 AND e.state IN (${DONE}, ${CANCELLED}, ${OBSOLETE}) AND e.ended_ms < $2
+    LIMIT $3 FOR UPDATE SKIP LOCKED
+  ),
+  swept AS (
+    DELETE FROM tocsin.ended e USING old o
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation RETURNING e.state
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done_swept, cancelled_swept, obsolete_swept)
+    SELECT $1, count(*) FILTER (WHERE state = ${DONE}), count(*) FILTER (WHERE state = ${CANCELLED}),
+      count(*) FILTER (WHERE state = ${OBSOLETE}) FROM swept HAVING count(*) > 0
+  )
+  SELECT count(*) FROM swept`
+
+/** $2 dead before, $3 how many may stay, $4 limit. Answers how many. */
+const forgetDead = `WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topic = $1),
+  oldest AS (
+    SELECT e.cell, e.key, e.generation, e.ended_ms, row_number() OVER (ORDER BY e.ended_ms) AS n
+    FROM (SELECT * FROM tocsin.ended WHERE topic = $1 AND state = ${DEAD} ORDER BY ended_ms LIMIT $4) AS e
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING oldest o, held h
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation AND e.state = ${DEAD}
+      AND (o.ended_ms < $2 OR o.n <= h.dead - $3::bigint) RETURNING 1
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT count(*) FROM emptied`
+
+export const WRITES = {
+  schedule: schedule(false),
+  scheduleKeeping: schedule(true),
+  cancel,
+  reschedule,
+  claim,
+  claimLapsed,
+  begin,
+  extend,
+  finish,
+  settle,
+  replay,
+  purge,
+  forgetEnded,
+  forgetDead,
+} as const

@@ -1,0 +1,426 @@
+/** Every write, on whatever connection: the ledger's own, or one on which the caller has a transaction open. */
+import { TocsinError } from '../../errors.ts'
+import type {
+  ClaimVerdict,
+  LedgerReplayed,
+  LedgerRescheduled,
+  LedgerScheduled,
+  LedgerSettled,
+  LedgerSettlement,
+} from '../../ledger.ts'
+import { poisonText } from '../../rescue.ts'
+import { ringMsAt } from '../../ring-time.ts'
+import { taskId } from '../../task.ts'
+import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
+import { booleanArray, numberArray, textArray } from './arrays.ts'
+import { DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsOf, tagsText } from './rows.ts'
+import { WRITES } from './write-statements.ts'
+
+/** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
+export interface Speaker {
+  query(text: string, values: readonly unknown[]): Promise<unknown[][]>
+  /** How long a statement waits for somebody else's lock, as PostgreSQL reads it; null: as the caller has set it. */
+  readonly patience: string | null
+}
+
+export interface TopicName {
+  readonly id: number
+  readonly name: string
+}
+
+export interface ClaimItem extends Place {
+  readonly stamp: number
+  readonly leaseMs: number
+  /** The moment of the clock that rang. */
+  readonly nowMs: number
+  readonly alone: boolean
+}
+
+export interface ExtendItem extends Place {
+  readonly stamp: number
+  readonly leaseMs: number
+}
+
+/** A row is somebody else's at this moment: it is looked at again after so long. */
+const LOCKED_MS = 300
+
+/** In `supersedes`: a lease was running. */
+const IN_FLIGHT = 3
+
+/** A key that was kept and then gone, again and again: after so many times that is no accident. */
+const KEEP_TRIES = 10
+
+/** What nobody will be told of. */
+export const TELL_NOBODY = 0
+
+export class Writes {
+  readonly #session: number
+  /** Who listens to the ledger is told of what rings within this. */
+  readonly #tellWithinMs: number
+
+  constructor(session: number, tellWithinMs: number) {
+    this.#session = session
+    this.#tellWithinMs = tellWithinMs
+  }
+
+  async schedule(
+    speaker: Speaker,
+    topic: TopicName,
+    entries: readonly NewEntry[],
+    quantumMs: number,
+  ): Promise<LedgerScheduled[]> {
+    const keep = entries.filter(({ onConflict }) => onConflict === 'keep')
+    if (keep.length === 0) return this.#scheduleReplacing(speaker, topic, entries, quantumMs)
+    const answers = new Map<string, LedgerScheduled>()
+    const replace = entries.filter(({ onConflict }) => onConflict !== 'keep')
+    if (replace.length > 0)
+      for (const [i, answer] of (await this.#scheduleReplacing(speaker, topic, replace, quantumMs)).entries())
+        answers.set(replace[i]?.key ?? '', answer)
+    let left = keep
+    for (let tries = 0; left.length > 0; tries++) {
+      if (tries === KEEP_TRIES)
+        throw new TocsinError('ledger-unavailable', 'keys come and go faster than they can be looked at')
+      // What was there, and gone when it was looked at, is free now.
+      left = await this.#scheduleKeeping(speaker, topic, left, quantumMs, answers)
+    }
+    return entries.map(({ key }) => answers.get(key) as LedgerScheduled)
+  }
+
+  async #scheduleReplacing(
+    speaker: Speaker,
+    topic: TopicName,
+    entries: readonly NewEntry[],
+    quantumMs: number,
+  ): Promise<LedgerScheduled[]> {
+    const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, quantumMs))
+    const [nowMs, superseded] = row as [number, [string, number][] | null]
+    const how = new Map(superseded)
+    return entries.map((entry) => written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
+  }
+
+  /** Puts answers in, and returns what has to be tried again. */
+  async #scheduleKeeping(
+    speaker: Speaker,
+    topic: TopicName,
+    entries: readonly NewEntry[],
+    quantumMs: number,
+    answers: Map<string, LedgerScheduled>,
+  ): Promise<NewEntry[]> {
+    const values = this.#entries(speaker, topic, entries, quantumMs)
+    const [row] = await speaker.query(WRITES.scheduleKeeping, values)
+    const [nowMs, superseded, in_, kept] = row as [
+      number,
+      [string, number][] | null,
+      string[] | null,
+      [string, number, boolean][] | null,
+    ]
+    const how = new Map(superseded)
+    const isIn = new Set(in_)
+    for (const [key, dueMs, inFlight] of kept ?? [])
+      answers.set(key, { outcome: 'kept', dueMs, inFlight, hint: null })
+    for (const entry of entries)
+      if (isIn.has(entry.key))
+        answers.set(entry.key, written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
+    return entries.filter(({ key }) => !answers.has(key))
+  }
+
+  async cancel(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const rows = await speaker.query(WRITES.cancel, [topic.id, ...placeArrays(places), speaker.patience])
+    const found = new Map(rows as [string, boolean][])
+    return places.map(({ key }) => {
+      const isHeld = found.get(key)
+      return isHeld === undefined ? 'not-found' : isHeld ? 'in-flight' : 'cancelled'
+    })
+  }
+
+  async reschedule(
+    speaker: Speaker,
+    topic: TopicName,
+    places: readonly Place[],
+    when: RingTime,
+    quantumMs: number,
+  ): Promise<LedgerRescheduled[]> {
+    const values = [topic.id, ...placeArrays(places), when.kind, when.ms, quantumMs]
+    const rows = await speaker.query(WRITES.reschedule, [
+      ...values,
+      speaker.patience,
+      this.#tellWithinMs,
+      topic.name,
+    ])
+    type Row = [key: string, outcome: LedgerRescheduled['outcome'], dueMs: number, priority: number]
+    const found = new Map((rows as Row[]).map((row) => [row[0], row]))
+    return places.map(({ key, cell }): LedgerRescheduled => {
+      const [, outcome = 'not-found', dueMs = 0, priority = 0] = found.get(key) ?? []
+      if (outcome !== 'rescheduled') return { outcome, dueMs: null, hint: null }
+      return { outcome, dueMs, hint: fresh(key, cell, dueMs, priority) }
+    })
+  }
+
+  async claim(speaker: Speaker, topic: TopicName, items: readonly ClaimItem[]): Promise<ClaimVerdict[]> {
+    const values = (some: readonly ClaimItem[]) => [
+      topic.id,
+      ...placeArrays(some),
+      numberArray(some.map(({ stamp }) => stamp)),
+      numberArray(some.map(({ leaseMs }) => leaseMs)),
+      numberArray(some.map(({ nowMs }) => nowMs)),
+      booleanArray(some.map(({ alone }) => alone)),
+      this.#session,
+    ]
+    const verdicts = new Array<ClaimVerdict>(items.length)
+    const lapsed: number[] = []
+    for (const row of (await speaker.query(WRITES.claim, values(items))) as ClaimRow[]) {
+      const at = row[0] - 1
+      const verdict = verdictOf(topic.name, items[at] as ClaimItem, row)
+      if (verdict === null) lapsed.push(at)
+      else verdicts[at] = verdict
+    }
+    if (lapsed.length === 0) return verdicts
+    const some = lapsed.map((at) => items[at] as ClaimItem)
+    const rows = await speaker.query(WRITES.claimLapsed, [...values(some), poisonText('%s')])
+    for (const row of rows as ClaimRow[]) {
+      const at = row[0] - 1
+      verdicts[lapsed[at] as number] = verdictOfLapsed(topic.name, some[at] as ClaimItem, row)
+    }
+    return verdicts
+  }
+
+  async begin(speaker: Speaker, topic: TopicName, { key, cell }: Place, stamp: number): Promise<boolean> {
+    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.#session])
+    return rows.length > 0
+  }
+
+  async extend(speaker: Speaker, topic: TopicName, items: readonly ExtendItem[]): Promise<boolean[]> {
+    const rows = await speaker.query(WRITES.extend, [
+      topic.id,
+      ...placeArrays(items),
+      numberArray(items.map(({ stamp }) => stamp)),
+      numberArray(items.map(({ leaseMs }) => leaseMs)),
+      this.#session,
+    ])
+    const extended = new Set((rows as [string][]).map(([key]) => key))
+    return items.map(({ key }) => extended.has(key))
+  }
+
+  /** Null: somebody else's transaction is at it; to be tried again. */
+  async settle(
+    speaker: Speaker,
+    topic: TopicName,
+    settlements: readonly LedgerSettlement[],
+  ): Promise<(LedgerSettled | null)[]> {
+    const answers = new Array<LedgerSettled | null>(settlements.length)
+    const ending: number[] = []
+    const others: number[] = []
+    for (const [i, { outcome }] of settlements.entries())
+      (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
+    const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
+    if (ending.length > 0) await this.#finish(speaker, topic, pick(ending), ending, answers)
+    if (others.length > 0) await this.#settle(speaker, topic, pick(others), others, answers)
+    return answers
+  }
+
+  async #finish(
+    speaker: Speaker,
+    topic: TopicName,
+    settlements: readonly LedgerSettlement[],
+    indexes: readonly number[],
+    answers: (LedgerSettled | null)[],
+  ): Promise<void> {
+    const rows = await speaker.query(WRITES.finish, [
+      topic.id,
+      ...placeArrays(settlements),
+      numberArray(settlements.map(({ stamp }) => stamp)),
+      numberArray(settlements.map(({ outcome }) => (outcome.kind === 'done' ? DONE : OBSOLETE))),
+      this.#session,
+      speaker.patience,
+    ])
+    for (const index of indexes) answers[index] = ENDED
+    for (const [n, answer] of rows as [number, string][])
+      answers[indexes[n - 1] as number] = answer === 'stale' ? STALE : null
+  }
+
+  async #settle(
+    speaker: Speaker,
+    topic: TopicName,
+    settlements: readonly LedgerSettlement[],
+    indexes: readonly number[],
+    answers: (LedgerSettled | null)[],
+  ): Promise<void> {
+    const outcomes = settlements.map(({ outcome }) => outcomeColumns(outcome))
+    const rows = await speaker.query(WRITES.settle, [
+      topic.id,
+      ...placeArrays(settlements),
+      numberArray(settlements.map(({ stamp }) => stamp)),
+      textArray(settlements.map(({ outcome }) => outcome.kind)),
+      numberArray(outcomes.map(({ delay }) => delay)),
+      textArray(outcomes.map(({ error }) => error)),
+      textArray(outcomes.map(({ cause }) => cause)),
+      booleanArray(outcomes.map(({ failed }) => failed)),
+      this.#session,
+      poisonText('%s'),
+    ])
+    for (const row of rows as SettleRow[])
+      answers[indexes[row[0] - 1] as number] = settledOf(settlements[row[0] - 1] as LedgerSettlement, row)
+  }
+
+  async replay(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<LedgerReplayed[]> {
+    const values = [topic.id, ...placeArrays(places), speaker.patience, this.#tellWithinMs, topic.name]
+    const rows = await speaker.query(WRITES.replay, values)
+    type Row = [key: string, lives: boolean, ringMs: number, priority: number]
+    const found = new Map((rows as Row[]).map((row) => [row[0], row]))
+    return places.map(({ key, cell }): LedgerReplayed => {
+      const row = found.get(key)
+      if (row === undefined) return { outcome: 'not-found', hint: null }
+      const [, lives, ringMs, priority] = row
+      if (!lives) return { outcome: 'live', hint: null }
+      return { outcome: 'replayed', hint: fresh(key, cell, ringMs, priority) }
+    })
+  }
+
+  async purge(
+    speaker: Speaker,
+    topic: TopicName,
+    places: readonly Place[],
+  ): Promise<('purged' | 'not-found')[]> {
+    const rows = await speaker.query(WRITES.purge, [topic.id, ...placeArrays(places), speaker.patience])
+    const purged = new Set((rows as [string][]).map(([key]) => key))
+    return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
+  }
+
+  #entries(speaker: Speaker, topic: TopicName, entries: readonly NewEntry[], quantumMs: number): unknown[] {
+    return [
+      topic.id,
+      ...placeArrays(entries),
+      numberArray(entries.map(({ when }) => when.ms)),
+      booleanArray(entries.map(({ when }) => when.kind === 'delay')),
+      numberArray(entries.map(({ priority }) => priorityNumber(priority))),
+      textArray(entries.map(({ tags }) => tagsText(tags))),
+      textArray(entries.map(({ body }) => body)),
+      quantumMs,
+      speaker.patience,
+      this.#tellWithinMs,
+      topic.name,
+    ]
+  }
+}
+
+type ClaimRow = [
+  n: number,
+  verdict: string,
+  generation: number,
+  body: string,
+  dueMs: number,
+  ringMs: number,
+  failures: number,
+  deliveries: number,
+  tags: string | null,
+  priority: number,
+  lost: number,
+  endsInMs: number,
+]
+
+type SettleRow = [
+  n: number,
+  answer: 'settled' | 'stale' | 'locked',
+  fate: string,
+  ringMs: number,
+  failures: number,
+  priority: number,
+  lost: number,
+]
+
+const STALE: LedgerSettled = { answer: 'stale', hint: null }
+const ENDED: LedgerSettled = { answer: 'settled', hint: null }
+const GOES_ON = new Set(['retry', 'snooze', 'return', 'lost'])
+
+function placeArrays(places: readonly Place[]): [cells: string, keys: string] {
+  return [numberArray(places.map(({ cell }) => cell)), textArray(places.map(({ key }) => key))]
+}
+
+function fresh(key: string, cell: number, ringMs: number, priority: number): Hint {
+  return { key, cell, ringMs, failures: 0, priority: priorityOf(priority), isSuspect: false }
+}
+
+/** As the statement computes it, so that its answer need not name it for each task. */
+function written(
+  { key, cell, when, priority }: NewEntry,
+  nowMs: number,
+  quantumMs: number,
+  supersedes: number,
+): LedgerScheduled {
+  const dueMs = ringMsAt(when, nowMs, nowMs, quantumMs)
+  return {
+    outcome: supersedes === 0 ? 'created' : 'replaced',
+    dueMs,
+    inFlight: supersedes === IN_FLIGHT,
+    hint: { key, cell, ringMs: dueMs, failures: 0, priority, isSuspect: false },
+  }
+}
+
+/** Null: it takes the longer statement. */
+function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict | null {
+  const [, verdict, generation, body, dueMs, ringMs, failures, deliveries, tags, priority, , endsInMs] = row
+  const { key } = item
+  if (verdict === 'ours')
+    return {
+      kind: 'ours',
+      task: {
+        id: taskId(topic, key, generation),
+        key,
+        body,
+        dueMs,
+        ringMs,
+        failures,
+        deliveries,
+        tags: tagsOf(tags),
+        priority: priorityOf(priority),
+      },
+    }
+  if (verdict === 'gone') return { kind: 'gone' }
+  if (verdict === 'locked') return { kind: 'held', leaseEndInMs: LOCKED_MS }
+  if (verdict === 'held') return { kind: 'held', leaseEndInMs: endsInMs }
+  if (verdict === 'later' || verdict === 'suspect') return { kind: verdict, hint: waiting(item, row, 0) }
+  return null
+}
+
+function verdictOfLapsed(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict {
+  const known = verdictOf(topic, item, row)
+  if (known !== null) return known
+  const [, verdict, , , , , , , , , lost] = row
+  if (verdict === 'poison') return { kind: 'poison', error: poisonText(lost + 1) }
+  if (verdict === 'release') return { kind: 'suspect', hint: waiting(item, row, 1) }
+  return { kind: 'gone' }
+}
+
+function waiting({ key, cell }: Place, row: ClaimRow, losses: number): Hint {
+  const [, , , , , ringMs, failures, , , priority, lost] = row
+  return hintOf([key, cell, ringMs, failures, priority, lost + losses, null, 0])
+}
+
+function outcomeColumns(outcome: LedgerSettlement['outcome']): {
+  delay: number
+  error: string | null
+  cause: string | null
+  failed: boolean
+} {
+  const { kind } = outcome
+  if (kind === 'lost') return { delay: outcome.spread, error: null, cause: null, failed: false }
+  const delay = kind === 'retry' || kind === 'snooze' ? outcome.delayMs : 0
+  if (kind === 'dead')
+    return { delay, error: storable(outcome.error), cause: outcome.cause, failed: outcome.failed }
+  return { delay, error: kind === 'retry' ? storable(outcome.error) : null, cause: null, failed: false }
+}
+
+/** PostgreSQL's texts have no NUL. */
+function storable(text: string): string {
+  return text.replaceAll('\0', '')
+}
+
+/** Null: somebody else's transaction is at it. */
+function settledOf({ key, cell }: LedgerSettlement, row: SettleRow): LedgerSettled | null {
+  const [, answer, fate, ringMs, failures, priority, lost] = row
+  if (answer === 'locked') return null
+  if (answer === 'stale') return STALE
+  if (fate === 'poison') return { ...ENDED, poison: poisonText(lost) }
+  if (!GOES_ON.has(fate)) return ENDED
+  return { answer, hint: hintOf([key, cell, ringMs, failures, priority, lost, null, 0]) }
+}

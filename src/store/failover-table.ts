@@ -1,0 +1,222 @@
+import { ALL_CELLS } from '../cell.ts'
+import { type Clock, sleep } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
+import type {
+  CellAddress,
+  Claim,
+  ClaimRequest,
+  Filling,
+  Frontier,
+  Hint,
+  HintTable,
+  Look,
+  Place,
+  Selection,
+  SettleAnswer,
+  Settlement,
+  Watcher,
+} from '../timetable.ts'
+
+/** So often a timetable that is away is asked whether it is back. */
+const PROBE_MS = 500
+
+export interface Outages {
+  /** The timetable is away: until it is back, `spare` rings, and is to be filled. */
+  onAway(spare: HintTable, error: unknown): void
+  /** It answers again. What it holds may be old, or nothing: it is not rung by before this is over. */
+  onBack(): Promise<void>
+  /** It is rung by again. */
+  onOver(): void
+}
+
+/**
+ * Two timetables in one: while the shared one is away, a spare one of this process rings, from the ledger alone. Later
+ * than usual, perhaps, but nothing stops. Both side by side do no harm, since the ledger decides.
+ */
+export class FailoverTable implements HintTable {
+  readonly isShared = true
+  readonly residentMax = Number.POSITIVE_INFINITY
+  readonly lookMs: number
+  readonly #shared: HintTable
+  readonly #makeSpare: () => HintTable
+  readonly #clock: Clock
+  readonly #outages: Outages
+  readonly #watchers = new Map<string, Set<Watcher>>()
+  readonly #stop = new AbortController()
+  #spare: HintTable | null = null
+  /** It answers again and is being filled: what is written now must not miss it. */
+  #isReturning = false
+  #waiting: Promise<void> | null = null
+
+  constructor(shared: HintTable, makeSpare: () => HintTable, clock: Clock, outages: Outages) {
+    this.#shared = shared
+    this.#makeSpare = makeSpare
+    this.#clock = clock
+    this.#outages = outages
+    this.lookMs = shared.lookMs
+  }
+
+  get isAway(): boolean {
+    return this.#spare !== null
+  }
+
+  claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    return this.#ring((table) => table.claim(at, request))
+  }
+
+  look(at: CellAddress): Promise<Look> {
+    return this.#ring((table) => table.look(at))
+  }
+
+  /** Whichever of the two it was claimed from: the other one does not know its stamp. */
+  async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    const spared = await this.#spare?.extend(at, req, leaseMs)
+    return spared === 'extended' ? spared : this.#tell('stale', (shared) => shared.extend(at, req, leaseMs))
+  }
+
+  async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+    await this.#spare?.settle(at, settlements)
+    return this.#tell(
+      settlements.map(() => 'stale' as const),
+      (shared) => shared.settle(at, settlements),
+    )
+  }
+
+  async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
+    await this.#spare?.put(topic, hints, mode)
+    return this.#tell(0, (shared) => shared.put(topic, hints, mode))
+  }
+
+  async cancel(topic: string, places: readonly Place[]): Promise<unknown> {
+    await this.#spare?.cancel(topic, places)
+    return this.#tell(null, (shared) => shared.cancel(topic, places))
+  }
+
+  async drop(topic: string, places: readonly Place[]): Promise<void> {
+    await this.#spare?.drop(topic, places)
+    return this.#tell(undefined, (shared) => shared.drop(topic, places))
+  }
+
+  extent(topic: string): Promise<{ count: number; headMs: number | null }> {
+    return this.#ring((table) => table.extent(topic))
+  }
+
+  has(topic: string, places: readonly Place[]): Promise<boolean[]> {
+    return this.#ring((table) => table.has(topic, places))
+  }
+
+  find(
+    at: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    return this.#ring((table) => table.find(at, among, what, cursor))
+  }
+
+  filling(topic: string): Promise<Filling> {
+    return this.#ring((table) => table.filling(topic))
+  }
+
+  filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean> {
+    return this.#ring((table) => table.filledTo(topic, epoch, frontier))
+  }
+
+  nowMs(): Promise<number> {
+    return this.#ring((table) => table.nowMs())
+  }
+
+  watch(topic: string, watcher: Watcher): () => void {
+    const watchers = this.#watchers.get(topic) ?? new Set()
+    this.#watchers.set(topic, watchers.add(watcher))
+    const unwatch = this.#shared.watch(topic, watcher)
+    // One of an outage that is over is nobody's: it need not be told.
+    this.#spare?.watch(topic, watcher)
+    return () => {
+      watchers.delete(watcher)
+      unwatch()
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort()
+    await this.#waiting
+    await this.#spare?.close()
+    await this.#shared.close()
+  }
+
+  /** By the one that rings now. */
+  async #ring<T>(work: (table: HintTable) => Promise<T>): Promise<T> {
+    if (this.#spare !== null) return work(this.#spare)
+    try {
+      return await work(this.#shared)
+    } catch (error) {
+      if (!this.notice(error)) throw error
+      return work(this.#spare ?? this.#shared)
+    }
+  }
+
+  /** What the shared one is not told, all that the ledger has tells it when it is back. */
+  async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
+    if (this.#spare !== null && !this.#isReturning) return otherwise
+    try {
+      return await work(this.#shared)
+    } catch (error) {
+      if (!this.notice(error)) throw error
+      return otherwise
+    }
+  }
+
+  /** Somebody else found it away. False: this is something else, or nobody's business any more. */
+  notice(error: unknown): boolean {
+    if (!isOutage(error) || this.#stop.signal.aborted) return false
+    this.#isReturning = false
+    this.#away(error)
+    return true
+  }
+
+  #away(error: unknown): void {
+    if (this.#spare !== null) return
+    const spare = this.#makeSpare()
+    this.#spare = spare
+    for (const [topic, watchers] of this.#watchers)
+      for (const watcher of watchers) spare.watch(topic, watcher)
+    this.#outages.onAway(spare, error)
+    this.#waiting = this.#untilBack()
+    this.#wakeAll()
+  }
+
+  async #untilBack(): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      await sleep(this.#clock, PROBE_MS, signal)
+      if (signal.aborted) return
+      try {
+        await this.#shared.nowMs()
+        this.#isReturning = true
+        await this.#outages.onBack()
+      } catch {
+        this.#isReturning = false
+      }
+      // False: not yet, or away again while it was filled.
+      if (this.#isReturning) break
+    }
+    if (signal.aborted) return
+    const spare = this.#spare
+    this.#isReturning = false
+    this.#spare = null
+    this.#outages.onOver()
+    this.#wakeAll()
+    await spare?.close()
+  }
+
+  #wakeAll(): void {
+    for (const watchers of this.#watchers.values())
+      for (const watcher of watchers) for (const cell of ALL_CELLS) watcher.wake(cell, 0, 0)
+  }
+}
+
+/** It cannot be reached, or not be used: unlike a mistake of ours, that is over some day. */
+function isOutage(error: unknown): boolean {
+  return TocsinError.is(error) && (error.code.startsWith('timetable-') || error.code === 'unknown-outcome')
+}

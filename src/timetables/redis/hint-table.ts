@@ -1,0 +1,223 @@
+import { ALL_CELLS, prefixOf } from '../../cell.ts'
+import { LAST_INSTANT_MS } from '../../instant.ts'
+import type {
+  CellAddress,
+  Claim,
+  ClaimRequest,
+  Filling,
+  Frontier,
+  Hint,
+  HintTable,
+  Look,
+  Place,
+  Selection,
+  SettleAnswer,
+  Settlement,
+  Watcher,
+} from '../../timetable.ts'
+import { laneLetter } from './body.ts'
+import { Packer, packLists } from './packing.ts'
+import type { RunKind } from './runs.ts'
+import type { HintScriptName } from './scripts.ts'
+import type { RedisParts, RedisTimetable } from './timetable.ts'
+
+const FAILURES_MAX = 999
+
+/**
+ * A Redis that serves a ledger: it says what is due and who has it, to many processes, and knows no more of a task than
+ * its key and its time. Claims are those of a plain timetable, whose cells it shares; what goes into the cells and out
+ * of them has scripts of its own (lua/hints/), because there are no bodies to go by. Put under a prefix of their own.
+ *
+ * All of its calls may be repeated when a reply is lost: the ledger decides when a hint rings.
+ */
+export class RedisHintTable implements HintTable {
+  readonly isShared = true
+  /** What is in Redis costs this process nothing. */
+  readonly residentMax = Number.POSITIVE_INFINITY
+  readonly lookMs: number
+  readonly #timetable: RedisTimetable
+  readonly #parts: RedisParts
+  readonly #kindsOf = new Map<string, HintKinds>()
+
+  /** Made of the same parts: one connection, and one queue for each cell. */
+  constructor(timetable: RedisTimetable, parts: RedisParts) {
+    this.#timetable = timetable
+    this.#parts = parts
+    this.lookMs = parts.lookMs
+  }
+
+  async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
+    const changed = await this.#add(hints, this.#kinds(topic)[mode])
+    return changed.filter(Boolean).length
+  }
+
+  async cancel(topic: string, places: readonly Place[]): Promise<void> {
+    await this.#add(places, this.#kinds(topic).cancel)
+  }
+
+  async drop(topic: string, places: readonly Place[]): Promise<void> {
+    await this.#add(places, this.#kinds(topic).drop)
+  }
+
+  has(topic: string, places: readonly Place[]): Promise<boolean[]> {
+    return this.#add(places, this.#kinds(topic).has)
+  }
+
+  async extent(topic: string): Promise<{ count: number; headMs: number | null }> {
+    const cells = await Promise.all(
+      ALL_CELLS.map((cell) => this.#run<[number, number]>('hints/extent', topic, cell, [])),
+    )
+    let count = 0
+    let headMs: number | null = null
+    for (const [, ofCell, ringMs] of cells) {
+      count += ofCell
+      if (ringMs >= 0 && (headMs === null || ringMs < headMs)) headMs = ringMs
+    }
+    return { count, headMs }
+  }
+
+  async find(
+    { topic, cell }: CellAddress,
+    among: 'live' | 'dead',
+    what: Selection,
+    cursor: string | null,
+  ): Promise<{ keys: string[]; cursor: string | null }> {
+    // The dead, and tags, are the ledger's.
+    if (among === 'dead' || 'tag' in what) return { keys: [], cursor: null }
+    const [, next, found] = await this.#run<[string, string[]]>('hints/find', topic, cell, [cursor ?? ''])
+    const keys = 'prefix' in what ? found.filter((key) => prefixOf(key) === what.prefix) : found
+    return { keys, cursor: next === '' ? null : next }
+  }
+
+  async filling(topic: string): Promise<Filling> {
+    const name = this.#parts.random.uniqueId()
+    const [, epoch, filled] = await this.#run<[string, string]>('hints/filling', topic, 0, [name])
+    return { epoch, frontier: frontierOf(filled) }
+  }
+
+  async filledTo(topic: string, epoch: string, { ringMs, cell, key }: Frontier): Promise<boolean> {
+    const args = [epoch, String(ringMs), String(cell), key]
+    const [, isSame] = await this.#run<[number]>('hints/filled-to', topic, 0, args)
+    return isSame === 1
+  }
+
+  claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    return this.#timetable.claim(at, request)
+  }
+
+  look(at: CellAddress): Promise<Look> {
+    return this.#timetable.look(at)
+  }
+
+  extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    return this.#timetable.extend(at, req, leaseMs)
+  }
+
+  settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+    return this.#timetable.settle(at, settlements)
+  }
+
+  nowMs(): Promise<number> {
+    return this.#timetable.nowMs()
+  }
+
+  watch(topic: string, watcher: Watcher): () => void {
+    return this.#timetable.watch(topic, watcher)
+  }
+
+  close(): Promise<void> {
+    return this.#timetable.close()
+  }
+
+  /** Through the cells' queues: what is called first is done first. */
+  #add<I extends Place, A>(items: readonly I[], kinds: readonly RunKind<I, A>[]): Promise<A[]> {
+    return this.#parts.runs.add(items, ({ cell }) => kinds[cell] as RunKind<I, A>)
+  }
+
+  #kinds(topic: string): HintKinds {
+    const known = this.#kindsOf.get(topic)
+    if (known !== undefined) return known
+    const { runs, keys } = this.#parts
+    const cells = keys.ofTopic(topic)
+    const putting = (mode: 'set' | 'lower') =>
+      runs.kindsOf<Hint, boolean>(cells, `put/${mode}`, async (cell, hints, deadlineMs) => {
+        const args = putArgs(hints, mode)
+        const [, row] = await this.#run<[string]>('hints/put', topic, cell, args, deadlineMs)
+        return hints.map((_, i) => row === '' || row[i] === '1')
+      })
+    const removing = (name: 'hints/cancel' | 'hints/drop') =>
+      runs.kindsOf<Place, null>(cells, name, async (cell, places, deadlineMs) => {
+        await this.#run(name, topic, cell, [packKeys(places)], deadlineMs)
+        return places.map(() => null)
+      })
+    const has = runs.kindsOf<Place, boolean>(cells, 'has', async (cell, places, deadlineMs) => {
+      const [, row] = await this.#run<[string]>('hints/has', topic, cell, [packKeys(places)], deadlineMs)
+      return places.map((_, i) => row[i] === '1')
+    })
+    const made = {
+      set: putting('set'),
+      lower: putting('lower'),
+      cancel: removing('hints/cancel'),
+      drop: removing('hints/drop'),
+      has,
+    }
+    this.#kindsOf.set(topic, made)
+    return made
+  }
+
+  #run<A extends readonly unknown[]>(
+    name: HintScriptName,
+    topic: string,
+    cell: number,
+    args: readonly (string | Buffer)[],
+    deadlineMs?: number,
+  ): Promise<[number, ...A]> {
+    const { caller, keys } = this.#parts
+    return caller.run<A>(name, keys.of(topic, cell), args, deadlineMs)
+  }
+}
+
+/** What can be asked of each cell of a topic. */
+interface HintKinds {
+  readonly set: readonly RunKind<Hint, boolean>[]
+  readonly lower: readonly RunKind<Hint, boolean>[]
+  readonly cancel: readonly RunKind<Place, null>[]
+  readonly drop: readonly RunKind<Place, null>[]
+  readonly has: readonly RunKind<Place, boolean>[]
+}
+
+function putArgs(hints: readonly Hint[], mode: 'set' | 'lower'): (string | Buffer)[] {
+  const packer = new Packer().beginList()
+  let letters = ''
+  let areNormal = true
+  for (const hint of hints) {
+    const letter = letterOf(hint)
+    if (letter !== 'n') areNormal = false
+    letters += letter
+    packer.string(hint.key)
+  }
+  packer.beginList()
+  for (const hint of hints) packer.string(scoreText(hint))
+  // One letter for all where they are normal: mostly they are.
+  return [mode, areNormal ? 'n' : letters, packer.packed()]
+}
+
+function letterOf({ priority, isSuspect }: Hint): string {
+  return isSuspect ? 's' : laneLetter(priority)
+}
+
+/** As lua/shared/tries.lua has it: ms * 1000 + failures, an exact integer. */
+function scoreText({ ringMs, failures }: Hint): string {
+  const wholeMs = Math.min(Math.max(0, Math.ceil(ringMs)), LAST_INSTANT_MS)
+  return String(wholeMs * 1000 + Math.min(failures, FAILURES_MAX))
+}
+
+function packKeys(places: readonly Place[]): Buffer {
+  return packLists(places.map(({ key }) => key))
+}
+
+/** 'ring cell key'; the key may have anything in it. */
+function frontierOf(filled: string): Frontier | null {
+  const [, ring, cell, key = ''] = /^(\S+) (\S+) (.*)$/s.exec(filled) ?? []
+  return ring === undefined ? null : { ringMs: Number(ring), cell: Number(cell), key }
+}

@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- Keys of hints, page by page: some of those that wait, and with every page all that are held, so that one that goes
+-- from its lane into a claim and back meanwhile is not missed. Some come twice.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     cursor ('' to start): a lane's letter, and where its reading has got to
+-- Returns  now, next cursor ('' at the end), keys
+--@include cell
+
+local PAGE = 1000
+local AFTER = { h = 'n', n = 'l', l = 's' }
+local letter, cursor = string.match(ARGV[1] == '' and 'h0' or ARGV[1], '^(%a)(%d+)$')
+local keys = redis.call('ZRANGE', PREPARE, 0, -1)
+repeat
+  local page = redis.call('ZSCAN', LANE_OF[letter], cursor, 'COUNT', PAGE)
+  local found = page[2]
+  for i = 1, #found, 2 do keys[#keys + 1] = found[i] end
+  cursor = page[1]
+  if cursor == '0' then letter = AFTER[letter] end
+until cursor ~= '0' or letter == nil
+return { now, letter and letter .. cursor or '', keys }

@@ -1,0 +1,85 @@
+#!lua
+-- Puts hints into their lanes. 'set' takes the place of whatever is there, also of what is in flight, whose holder is
+-- fenced; 'lower' goes only where there is nothing, or something that waits for a later time.
+-- No allow-oom: a full Redis is not to be filled further, and what it refuses the ledger has. May be repeated.
+--
+-- KEYS     the cell's (shared/cell.lua)
+-- ARGV     'set' | 'lower', lane letters in a row ('n' alone: all normal), packed: keys; scores as text
+-- Returns  now, '' when all were put, else a row of '1' put and '0' left as it was
+--@include cell tries claims lanes hints
+
+local letters = ARGV[2]
+local all_normal = letters == 'n'
+local keys, scores = cmsgpack.unpack(ARGV[3])
+
+-- As `waiting` in shared/lanes.lua, for keys that mostly are not there, in cells that mostly have one lane only.
+local function whereabouts()
+  if redis.call('EXISTS', HIGH, LOW, SUSPECTS) > 0 then return waiting(keys) end
+  local found, old_scores, missing = {}, redis.call('ZMSCORE', NORMAL, unpack(keys)), {}
+  for i = 1, #keys do
+    if old_scores[i] then found[i] = 'n' else missing[#missing + 1] = i end
+  end
+  return found, old_scores, missing
+end
+
+-- With 'lower': moves what waits for later out of the way. Returns the positions of those that go on.
+local function lowered()
+  local old_letters, old_scores, elsewhere = whereabouts()
+  local entering, later, later_keys = {}, {}, {}
+  for i, key in ipairs(keys) do
+    if old_letters[i] and ring_of(old_scores[i]) > ring_of(scores[i]) then
+      later[#later + 1], later_keys[#later_keys + 1] = i, key
+    end
+  end
+  if #elsewhere > 0 then
+    local left = {}
+    for at, i in ipairs(elsewhere) do left[at] = keys[i] end
+    for at, stamp in ipairs(stamps_of(left)) do
+      -- Whoever holds it settles it, or loses it to a rescue: either way it does not get lost here.
+      if not stamp then entering[#entering + 1] = elsewhere[at] end
+    end
+  end
+  if #later > 0 then
+    local tries_of = redis.call('HMGET', TRIES, unpack(later_keys))
+    local moved, from = {}, {}
+    for at, i in ipairs(later) do
+      -- One that a rescue has put off goes by its first time: nobody is to undo that it comes apart from the others.
+      if not tries_of[at] or read_tries(tries_of[at]).due > ring_of(scores[i]) then
+        entering[#entering + 1] = i
+        moved[#moved + 1], from[#from + 1] = keys[i], old_letters[i]
+      end
+    end
+    if #moved > 0 then
+      leave_lanes(moved, from)
+      redis.call('HDEL', TRIES, unpack(moved))
+    end
+  end
+  return entering
+end
+
+local added = { h = {}, n = {}, l = {}, s = {} }
+local function enter(i)
+  local letter = all_normal and 'n' or string.sub(letters, i, i)
+  local lane = added[letter]
+  local size = #lane
+  lane[size + 1], lane[size + 2] = scores[i], keys[i]
+  ring_put(letter, ring_of(scores[i]))
+end
+
+local fenced, answers = {}, nil
+if ARGV[1] == 'set' then
+  fenced = take_out(keys)
+  for i = 1, #keys do enter(i) end
+else
+  local entering = lowered()
+  for _, i in ipairs(entering) do enter(i) end
+  if #entering < #keys then
+    answers = {}
+    for i = 1, #keys do answers[i] = '0' end
+    for _, i in ipairs(entering) do answers[i] = '1' end
+  end
+end
+enter_lanes(added)
+tell_rings()
+tell_fence('replaced', fenced)
+return { now, answers and table.concat(answers) or '' }

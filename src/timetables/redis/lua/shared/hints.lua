@@ -1,0 +1,31 @@
+-- Hints: what a ledger wants rung. They lie in the lanes and in PREPARE as tasks do, but have no body: the ledger has it.
+
+-- Out of whatever lanes they wait in, with what is remembered of them.
+local function leave(keys)
+  if #keys == 0 then return end
+  redis.call('ZREM', NORMAL, unpack(keys))
+  -- Most cells have none of these.
+  if redis.call('EXISTS', HIGH, LOW, SUSPECTS, TRIES, MARKS) > 0 then
+    for _, lane in ipairs({ HIGH, LOW, SUSPECTS }) do redis.call('ZREM', lane, unpack(keys)) end
+    redis.call('HDEL', TRIES, unpack(keys))
+    redis.call('SREM', MARKS, unpack(keys))
+  end
+end
+
+-- Out of everything, whether they wait or are held. Returns stamps and keys of those that were held, for tell_fence.
+local function take_out(keys)
+  local held, touched, fenced = {}, {}, {}
+  for i, stamp in ipairs(stamps_of(keys)) do
+    if stamp then
+      held[#held + 1] = keys[i]
+      touched[stamp] = true
+      fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), keys[i]
+    end
+  end
+  leave(keys)
+  if #held > 0 then
+    redis.call('ZREM', PREPARE, unpack(held))
+    drop_if_empty(touched)
+  end
+  return fenced
+end

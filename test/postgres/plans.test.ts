@@ -1,0 +1,110 @@
+/** At size, every step finds its rows by an index: asserted on PostgreSQL's own plans. */
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { systemClock } from '../../src/clock.ts'
+import { openPostgres } from '../../src/ledgers/postgres/open.ts'
+import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { LOAD } from '../../src/ledgers/postgres/readings.ts'
+import { WRITES } from '../../src/ledgers/postgres/write-statements.ts'
+import { silentLogger } from '../../src/logger.ts'
+import { systemRandom } from '../../src/random.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+
+const isLong = process.env['TOCSIN_LONG'] === '1'
+const ROWS = isLong ? 10_000_000 : 200_000
+
+let server: PostgresServer
+let client: pg.Client
+
+beforeAll(
+  async () => {
+    server = await startPostgres()
+    const url = await server.createDatabase()
+    const ledger = await openPostgres(
+      checkPostgresOptions({ url }),
+      { callTimeoutMs: 5_000, tellWithinMs: 0, shard: '1 of 1' },
+      { clock: systemClock, random: systemRandom, logger: silentLogger },
+    )
+    await ledger.close()
+    client = new pg.Client({ connectionString: url })
+    await client.connect()
+    await client.query("INSERT INTO tocsin.topic (name) VALUES ('other'), ('large')")
+    // Half of them ring at one instant, as coupons do at midnight.
+    await client.query(
+      `INSERT INTO tocsin.live (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, body)
+       SELECT 2, n % 64, 'key-' || n, n, ring, ring, 1, 0, 0, '{"n":1}'
+       FROM (SELECT n, 1800000000000 + CASE WHEN n % 2 = 0 THEN 0 ELSE n END AS ring FROM generate_series(1, $1::bigint) AS n) AS s`,
+      [ROWS],
+    )
+    await client.query('ANALYZE tocsin.live')
+  },
+  isLong ? 900_000 : 60_000,
+)
+afterAll(async () => {
+  await client.end()
+  await server[Symbol.asyncDispose]()
+})
+
+interface Plan {
+  readonly 'Node Type': string
+  readonly 'Index Name'?: string
+  readonly 'Relation Name'?: string
+  readonly Plans?: readonly Plan[]
+}
+
+function nodesOf(plan: Plan): Plan[] {
+  return [plan, ...(plan.Plans ?? []).flatMap(nodesOf)]
+}
+
+async function planOf(text: string, values: readonly unknown[]): Promise<{ nodes: Plan[]; ms: number }> {
+  // Undone: what is explained is carried out.
+  await client.query('BEGIN')
+  const { rows } = await client.query<{ 'QUERY PLAN': { Plan: Plan; 'Execution Time': number }[] }>(
+    `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`,
+    [...values],
+  )
+  await client.query('ROLLBACK')
+  const [found] = rows[0]?.['QUERY PLAN'] ?? []
+  if (found === undefined) throw new Error('there is no plan')
+  return { nodes: nodesOf(found.Plan), ms: found['Execution Time'] }
+}
+
+function expectIndexesOnly(nodes: readonly Plan[]): void {
+  const scans = nodes.filter((node) => node['Relation Name'] === 'live')
+  expect(scans.length).toBeGreaterThan(0)
+  for (const scan of scans)
+    expect(['Index Scan', 'Index Only Scan', 'ModifyTable']).toContain(scan['Node Type'])
+}
+
+test(`the due scan over ${ROWS.toLocaleString('en')} rows`, async () => {
+  for (const [ringMs, cell, key] of [
+    [-1, 0, ''],
+    [1_800_000_000_000, 31, 'key-5'],
+  ]) {
+    const { nodes, ms } = await planOf(LOAD, [2, ringMs, cell, key, 1_900_000_000_000, 1_000])
+    expectIndexesOnly(nodes)
+    expect(nodes.map((node) => node['Index Name'])).toContain('live_ring')
+    // In order as they lie: with millions at one instant a sort would read them all.
+    expect(nodes.filter((node) => node['Node Type'].includes('Sort'))).toEqual([])
+    console.log(`a page of 1,000 hints out of ${ROWS} rows took ${ms} ms`)
+  }
+})
+
+test('a claim, and its settling', async () => {
+  const keys = Array.from({ length: 500 }, (_, n) => n * 64 + 64)
+  const places = [`{${keys.map(() => 0).join(',')}}`, `{${keys.map((n) => `key-${n}`).join(',')}}`]
+  const all = (value: string) => `{${keys.map(() => value).join(',')}}`
+  const claim = await planOf(WRITES.claim, [
+    2,
+    ...places,
+    all('1'),
+    all('30000'),
+    all('1900000000000'),
+    all('f'),
+    1,
+  ])
+  expectIndexesOnly(claim.nodes)
+  const finish = await planOf(WRITES.finish, [2, ...places, all('1'), all('1'), 1, '100ms'])
+  expectIndexesOnly(finish.nodes)
+  console.log(`a claim of 500 out of ${ROWS} rows took ${claim.ms} ms`)
+})

@@ -1,0 +1,343 @@
+/**
+ * A real PostgreSQL of a test's own: a free port of 127.0.0.1, a temporary folder, nobody needs a password. It can be
+ * killed with all its processes, started again on what it had written, and stopped in mid-air.
+ */
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, open, readFile, rename, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { freePort } from './free-port.ts'
+import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
+import { areAlive, childrenOf, signalTo } from './processes.ts'
+import { handOver, unprivileged } from './unprivileged.ts'
+
+const HOST = '127.0.0.1'
+const USER = 'postgres'
+const READY_WITHIN_MS = 30_000
+const CONNECT_WITHIN_MS = 5_000
+/** So long it may take to end in order; then it is killed. */
+const STOP_WITHIN_MS = 5_000
+const LOOK_EVERY_MS = 5
+const STOPPING_LOOKS_MAX = 1_000
+const PORTS_TRIED_MAX = 10
+const LOG_TAIL_LINES = 20
+/** Of databases that sort by the rules of a language, as most do: since then they can be had on every machine. */
+const VERSION_WITH_ICU = 150_000
+
+/**
+ * What the guard of a child leaves behind, when this process is gone: a postmaster that was killed is missed by its
+ * other processes, unless they are stopped; and its shared memory stays.
+ */
+const PAUSE_GUARD = 'read -r _; kill -9 "$@"'
+const MEMORY_GUARD = 'read -r _; ipcrm -m "$1"'
+
+const run = promisify(execFile)
+
+export type PostgresOptions = {
+  /** Settings of postgresql.conf: `{ max_connections: '20' }`. They win over ours. */
+  config?: Record<string, string>
+  /** Wait for the disk, as servers do. Without it, a kill takes nothing away either, but a power loss would. */
+  fsync?: boolean
+}
+
+/** Starts a PostgreSQL and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const bin = dirname(await programPath('postgres'))
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-postgres-'))
+  try {
+    await run('cp', ['-a', await initialized(bin), join(folder, 'data')])
+    await handOver(folder)
+    for (let tries = 1; ; tries++) {
+      const server = new PostgresServer(bin, folder, options, await freePort())
+      try {
+        await server.start()
+        return server
+      } catch (error) {
+        if (!(error instanceof PortTaken) || tries === PORTS_TRIED_MAX) throw error
+      }
+    }
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/** Runs one statement on a connection of its own. */
+export async function sql<Row extends pg.QueryResultRow>(
+  where: string | { host: string; port: number; user: string; database: string },
+  text: string,
+  values: unknown[] = [],
+): Promise<Row[]> {
+  const address = typeof where === 'string' ? { connectionString: where } : where
+  const client = new pg.Client({ ...address, connectionTimeoutMillis: CONNECT_WITHIN_MS })
+  // A server that is killed meanwhile: the statement fails, and that is enough.
+  client.on('error', () => {})
+  await client.connect()
+  try {
+    return (await client.query<Row>(text, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** The path of a program, by the rows of scripts/provision.mjs: Debian keeps servers away from PATH. */
+export async function programPath(program: string): Promise<string> {
+  const { NEEDED, find } = (await import(
+    new URL('../../scripts/provision.mjs', import.meta.url).href
+  )) as Provisioning
+  const row = NEEDED.find((one) => one.program === program)
+  const path = row === undefined ? undefined : find(row)
+  if (path === undefined) throw new Error(`${program} is not there. Run: node scripts/provision.mjs`)
+  return path
+}
+
+type Row = { readonly program: string }
+type Provisioning = { NEEDED: Row[]; find: (row: Row) => string | undefined }
+
+/**
+ * What initdb makes, made once for all and copied from then on: it takes seconds. Several processes may make it at
+ * once; the first one to finish is believed.
+ */
+async function initialized(bin: string): Promise<string> {
+  const { stdout } = await run(join(bin, 'postgres'), ['--version'])
+  const version = stdout.replace(/^.*?(\d+)/s, '$1').replaceAll(/[^\w.]+/g, '-')
+  const ours = fileURLToPath(new URL(`../../node_modules/.cache/tocsin/postgres-${version}`, import.meta.url))
+  if (existsSync(ours)) return ours
+  const folder = await mkdtemp(join(tmpdir(), 'tocsin-initdb-'))
+  try {
+    await handOver(folder)
+    const args = ['-D', join(folder, 'data'), '-U', USER, '--auth=trust', '--no-sync', '--encoding=UTF8']
+    await run(...unprivileged(join(bin, 'initdb'), [...args, '--no-locale', '--no-instructions']), {
+      cwd: folder,
+    })
+    await mkdir(dirname(ours), { recursive: true })
+    const copy = `${ours}.${process.pid}`
+    await run('cp', ['-a', join(folder, 'data'), copy])
+    await rename(copy, ours).catch(() => rm(copy, { recursive: true, force: true }))
+    if (!existsSync(ours)) throw new Error(`${ours} could not be made`)
+    return ours
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+class PortTaken extends Error {}
+
+export class PostgresServer implements AsyncDisposable {
+  readonly host = HOST
+  readonly port: number
+  readonly folder: string
+
+  readonly #bin: string
+  readonly #data: string
+  readonly #log: string
+  readonly #config: Record<string, string>
+  #child: GuardedChild | undefined
+  #pauseGuard: ChildProcess | undefined
+  #memoryGuard: ChildProcess | undefined
+  #databases = 0
+  #options: Promise<string> | undefined
+
+  constructor(bin: string, folder: string, { config = {}, fsync = false }: PostgresOptions, port: number) {
+    this.#bin = bin
+    this.folder = folder
+    this.port = port
+    this.#data = join(folder, 'data')
+    this.#log = join(folder, 'postgres.log')
+    this.#config = {
+      listen_addresses: HOST,
+      port: String(port),
+      unix_socket_directories: folder,
+      fsync: fsync ? 'on' : 'off',
+      full_page_writes: fsync ? 'on' : 'off',
+      max_connections: '200',
+      // In our folder, and gone with it: what lies in /dev/shm would stay when it is killed.
+      dynamic_shared_memory_type: 'mmap',
+      log_min_messages: 'warning',
+      ...config,
+    }
+  }
+
+  /** The address of a database. 'postgres' is always there. */
+  url(database = 'postgres'): string {
+    return `postgres://${USER}@${HOST}:${this.port}/${database}`
+  }
+
+  /** Of the first process, the postmaster: another one after a restart. */
+  get pid(): number {
+    return this.#running().pid
+  }
+
+  /** Of all its processes, the postmaster first. */
+  get pids(): number[] {
+    return [this.pid, ...childrenOf(this.pid).map(({ pid }) => pid)]
+  }
+
+  /** Makes an empty database and answers its address. */
+  async createDatabase(): Promise<string> {
+    const name = `tocsin_${++this.#databases}`
+    this.#options ??= this.#databaseOptions()
+    await this.query(`CREATE DATABASE ${name} TEMPLATE template0 ${await this.#options}`)
+    return this.url(name)
+  }
+
+  /** One statement on the database 'postgres'. */
+  query<Row extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<Row[]> {
+    return sql<Row>(this.url(), text, values)
+  }
+
+  /** Starts it, if it is not running, and waits until it answers. `startPostgres` has done that. */
+  async start(): Promise<void> {
+    if (this.#child?.isRunning() === true) return
+    const deadline = performance.now() + READY_WITHIN_MS
+    // Anew each time, so that what is read in it is about this start.
+    await rm(this.#log, { force: true })
+    // Of one that was killed. All of it is gone, but its number may be somebody's by now.
+    await rm(join(this.#data, 'postmaster.pid'), { force: true })
+    const output = await open(this.#log, 'a')
+    try {
+      const settings = Object.entries(this.#config).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+      const command = unprivileged(join(this.#bin, 'postgres'), ['-D', this.#data, ...settings])
+      const stdio = ['ignore' as const, output.fd, output.fd]
+      this.#child = await spawnGuarded(...command, { folder: this.folder, stdio })
+    } finally {
+      await output.close()
+    }
+    await this.#untilReady(this.#child, deadline)
+    const memory = await this.#sharedMemory()
+    if (memory !== undefined) this.#memoryGuard = guard(MEMORY_GUARD, [memory])
+  }
+
+  /** Asks over the Unix socket, which lies in our folder: on the port somebody else might be answering. */
+  async #untilReady(child: GuardedChild, deadline: number): Promise<void> {
+    const address = { host: this.folder, port: this.port, user: USER, database: 'postgres' }
+    for (;;) {
+      const isReady = await sql(address, 'SELECT').then(
+        () => true,
+        () => false,
+      )
+      if (isReady) return
+      if (!child.isRunning() || performance.now() > deadline) break
+      await sleep(LOOK_EVERY_MS)
+    }
+    const hasEnded = !child.isRunning()
+    await this.kill()
+    const log = await this.logTail()
+    if (log.includes('Address already in use')) throw new PortTaken(log)
+    const how = hasEnded ? 'ended at its start' : `gave no answer within ${READY_WITHIN_MS} ms`
+    throw new Error(`postgres ${how}. Its log:\n${log}`)
+  }
+
+  /** Ends all its processes without giving them a moment, and waits until they are gone. Its files stay. */
+  async kill(): Promise<void> {
+    const child = this.#child
+    if (child?.isRunning() !== true) return
+    // Stopped, it starts no more of them, and does not clear up behind those that go.
+    child.signal('SIGSTOP')
+    for (;;) {
+      const others = childrenOf(child.pid)
+      if (others.length === 0) break
+      for (const { pid } of others) signalTo(pid, 'SIGKILL')
+      await sleep(LOOK_EVERY_MS)
+    }
+    await child.end('SIGKILL')
+    this.#endGuards()
+    const memory = await this.#sharedMemory()
+    if (memory !== undefined) await run('ipcrm', ['-m', memory]).catch(() => {})
+  }
+
+  /** Starts it again, on the same port and what it had written; kills it first if it runs. */
+  async restart(): Promise<void> {
+    await this.kill()
+    await this.start()
+  }
+
+  /** Holds all its processes where they are: connections stay open, and nobody answers. */
+  pause(): void {
+    const child = this.#running()
+    // First, so that it starts no more of them.
+    child.signal('SIGSTOP')
+    for (let looks = 1; ; looks++) {
+      const others = childrenOf(child.pid).filter(({ isStopped }) => !isStopped)
+      if (others.length === 0 && looks > 1) break
+      if (looks > STOPPING_LOOKS_MAX) throw new Error('processes of postgres did not stop')
+      for (const other of others) signalTo(other.pid, 'SIGSTOP')
+    }
+    this.#pauseGuard?.kill('SIGKILL')
+    this.#pauseGuard = guard(PAUSE_GUARD, this.pids.map(String))
+  }
+
+  resume(): void {
+    const child = this.#running()
+    for (const { pid } of childrenOf(child.pid)) signalTo(pid, 'SIGCONT')
+    child.signal('SIGCONT')
+    this.#pauseGuard?.kill('SIGKILL')
+  }
+
+  /** Ends it and removes its folder. */
+  async stop(): Promise<void> {
+    const child = this.#child
+    if (child?.isRunning() === true) {
+      this.resume()
+      const { pids } = this
+      const waiting = new AbortController()
+      // At once, but in order: it takes its shared memory along.
+      const ended = child.end('SIGQUIT').finally(() => waiting.abort())
+      await sleep(STOP_WITHIN_MS, undefined, { signal: waiting.signal }).catch(() => {})
+      await this.kill()
+      await ended
+      this.#endGuards()
+      while (areAlive(pids)) await sleep(LOOK_EVERY_MS)
+    }
+    await rm(this.folder, { recursive: true, force: true })
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  /** The last lines of its log. */
+  async logTail(): Promise<string> {
+    const log = await readFile(this.#log, 'utf8').catch(() => '')
+    return log.trimEnd().split('\n').slice(-LOG_TAIL_LINES).join('\n')
+  }
+
+  /** Sorting by a language, as databases do unless told otherwise: 'a' before 'B', and '-' hardly counts. */
+  async #databaseOptions(): Promise<string> {
+    const [row] = await this.query<{ version: number }>(
+      "SELECT current_setting('server_version_num')::int AS version",
+    )
+    return row!.version >= VERSION_WITH_ICU ? "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C'" : ''
+  }
+
+  /** A few bytes by which one postmaster finds out about another. A system has room for some thousands of these. */
+  async #sharedMemory(): Promise<string | undefined> {
+    const lines = (await readFile(join(this.#data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')
+    return lines[6]?.trim().split(/\s+/)[1]
+  }
+
+  #endGuards(): void {
+    this.#pauseGuard?.kill('SIGKILL')
+    this.#memoryGuard?.kill('SIGKILL')
+  }
+
+  #running(): GuardedChild {
+    if (this.#child?.isRunning() !== true) throw new Error('this postgres is not running')
+    return this.#child
+  }
+}
+
+/** Runs a script when this process is gone, however it went, or never. */
+function guard(script: string, args: readonly string[]): ChildProcess {
+  const child = spawn('/bin/sh', ['-c', script, 'tocsin-guard', ...args], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    detached: true,
+  })
+  child.unref()
+  return child
+}
