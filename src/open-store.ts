@@ -112,7 +112,7 @@ async function openCenter(
   try {
     const { openRedisHints } = await import('./timetables/redis/open.ts')
     // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
-    const prefix = `${settings.prefix}.${ledger.id}`
+    const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
     const { clock, random } = surroundings
     const makeSpare = () => new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)

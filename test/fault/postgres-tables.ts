@@ -39,7 +39,7 @@ export async function liveCount(url: string): Promise<number> {
 /** Under this the hints of a ledger lie in Redis. */
 export async function hintPrefix(url: string): Promise<string> {
   const [row] = await sql<{ value: string }>(url, "SELECT value FROM tocsin.meta WHERE name = 'id'")
-  return `toc.${row!.value}`
+  return `toc:${row!.value}`
 }
 
 export interface Hints {

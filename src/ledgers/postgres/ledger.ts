@@ -27,7 +27,7 @@ import type {
   RingTime,
   Selection,
 } from '../../timetable.ts'
-import { Failure, Gathered, Later, type RunKind, type Runs } from '../../timetables/redis/runs.ts'
+import { Failure, Gathered, Later, type RunKind, type Runs } from '../../runs.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
 import { COUNTERS } from './migrations.ts'

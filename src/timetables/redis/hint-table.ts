@@ -17,7 +17,7 @@ import type {
 } from '../../timetable.ts'
 import { laneLetter } from './body.ts'
 import { Packer, packLists } from './packing.ts'
-import type { RunKind } from './runs.ts'
+import type { RunKind } from '../../runs.ts'
 import type { HintScriptName } from './scripts.ts'
 import type { RedisParts, RedisTimetable } from './timetable.ts'
 

@@ -3,7 +3,7 @@ import type { OnConflict } from '../../task.ts'
 import type { NewEntry, RingTime, ScheduleAnswer } from '../../timetable.ts'
 import { encodeBody, laneLetter } from './body.ts'
 import { Packer } from './packing.ts'
-import type { Batch } from './runs.ts'
+import type { Batch } from '../../runs.ts'
 
 /** What lua/schedule.lua answers. */
 export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]

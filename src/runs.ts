@@ -1,7 +1,7 @@
-import type { Clock } from '../../clock.ts'
-import { TocsinError } from '../../errors.ts'
+import type { Clock } from './clock.ts'
+import { TocsinError } from './errors.ts'
 
-/** One script call takes at most this many tasks: Lua hands on only some 8,000 values at once. */
+/** One call takes at most this many tasks: a Lua script hands on only some 8,000 values at once. */
 const RUN_MAX = 1_000
 
 /** Steps of one kind on one cell, gathered and then carried out together: one call, one answer for each. */
@@ -118,7 +118,7 @@ export interface Queue {
 
 /**
  * Micro-batching: what is called during one turn of the event loop, or while the call before is under way, becomes
- * one script call per cell. A cell's steps keep their order: a new run begins where the kind of step changes, or
+ * one call per cell. A cell's steps keep their order: a new run begins where the kind of step changes, or
  * where a key comes a second time, and runs are sent one after the other.
  */
 export class Runs {
