@@ -1,13 +1,31 @@
 /** What the disk gives: how often in a second 4 KiB can be written and waited for. */
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
+import { withFolder } from './queue-suite.mjs'
+import { figureText, median } from './report.mjs'
 
 const BLOCK = Buffer.alloc(4_096, 'x')
 const FOR_MS = 1_000
+const HOW = 'append 4 KiB and fdatasync, one after the other, for a second'
 
-export const how = 'append 4 KiB and fdatasync, one after the other, for a second'
+/** A step of a plan, so that the disk has a turn as well, once in each run; and a note on what it gave. */
+export function turnOfDisk() {
+  const syncs = []
+  return {
+    figure: { id: 'fdatasync', rows: [] },
+    series: 'the disk',
+    measure: async () => {
+      syncs.push(await withFolder(syncsPerSecond))
+      return {}
+    },
+    note: () => {
+      const all = syncs.map(figureText).join(', ')
+      return `The disk: ${figureText(median(syncs))} syncs/s (${HOW}; the single runs: ${all}).`
+    },
+  }
+}
 
-export function syncsPerSecond(folder) {
+function syncsPerSecond(folder) {
   const file = openSync(join(folder, 'syncs'), 'w')
   const startedMs = performance.now()
   let syncs = 0

@@ -2,12 +2,11 @@
  * Tocsin without a server, its tasks in a SQLite file that is on the disk before a call is answered; beside bunqueue,
  * which does the like on Bun, and BullMQ, which needs a Redis server.
  */
-import { how, syncsPerSecond } from './disk.mjs'
+import { turnOfDisk } from './disk.mjs'
 import { FIGURES } from './embedded-figures.mjs'
 import { PEERS, peerProgram } from './peers.mjs'
 import { idsIn, planOf, prepare, rowsOf, withFolder, withRedis } from './queue-suite.mjs'
 import { SETTINGS_TEXT } from './redis-server.mjs'
-import { figureText, median } from './report.mjs'
 
 const US = 'Tocsin'
 const RIVAL = 'BullMQ'
@@ -41,7 +40,7 @@ export const targets = [
 /** Who was measured; known once the suite has run. */
 export const versions = {}
 
-export async function run({ runs, figureIds: wanted, progress }) {
+export async function run({ runs, count, figureIds: wanted, progress }) {
   versions.Redis = await prepare(name, progress)
   Object.assign(versions, {
     BullMQ: PEERS.bullmq,
@@ -49,23 +48,9 @@ export async function run({ runs, figureIds: wanted, progress }) {
     bunqueue: PEERS.bunqueue,
     Bun: PEERS.bun,
   })
-  const syncs = []
-  // The disk has a turn as well, once in each run.
-  const disk = {
-    figure: { id: 'fdatasync', rows: [] },
-    series: 'the disk',
-    measure: async () => {
-      syncs.push(await withFolder(syncsPerSecond))
-      return {}
-    },
-  }
-  const plan = [disk, ...planOf(name, FIGURES, CONTENDERS, wanted)]
+  const disk = turnOfDisk()
+  const plan = [disk, ...planOf(name, FIGURES, CONTENDERS, wanted, count)]
   const rows = await rowsOf(plan, { runs, us: US, rival: RIVAL, progress })
-  notes.push(diskNote(syncs))
+  notes.push(disk.note())
   return rows
-}
-
-function diskNote(syncs) {
-  const all = syncs.map(figureText).join(', ')
-  return `The disk: ${figureText(median(syncs))} syncs/s (${how}; the single runs: ${all}).`
 }

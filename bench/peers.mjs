@@ -12,14 +12,18 @@ import { promisify } from 'node:util'
 
 /**
  * BullMQ leaves the choice of a Redis client to its user; bee-queue brings its own. bunqueue runs on Bun alone, which
- * npm installs too.
+ * npm installs too. pg is how the traditional scheme talks to PostgreSQL, and what graphile-worker and pg-boss bring.
  */
 export const PEERS = {
   'bee-queue': '2.0.0',
   bullmq: '6.7.0',
   bun: '1.4.4',
   bunqueue: '2.9.5',
+  'graphile-worker': '0.18.0',
   ioredis: '6.0.0',
+  node: '22.23.3',
+  pg: '8.23.1',
+  'pg-boss': '12.35.0',
 }
 
 const FOLDER = new URL('.peers/', import.meta.url)

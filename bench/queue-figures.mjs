@@ -88,12 +88,12 @@ async function cancelled(queue, count) {
   return perSecond
 }
 
-function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
+export function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
   return [...orders(0, count, (n) => ({ atMs: dueMs(n) }))].map(queue.taskOf)
 }
 
 /** That everything took place: who loses half of the tasks is fast. */
-async function expectLeft(queue, count) {
+export async function expectLeft(queue, count) {
   const left = await queue.left()
   if (left !== count) throw new Error(`${left} tasks are left where there should be ${count}`)
 }
@@ -106,6 +106,7 @@ async function scheduleAhead(queue, count, startMs, dueMs) {
   const startedMs = Date.now()
   await queue.scheduleMany(tasksFor(queue, count, dueMs))
   await expectLeft(queue, count)
+  await queue.settleDown?.()
   if (Date.now() >= startMs) throw new Error('the first task was due before the last was scheduled')
   schedulesPerSecond = (count * 1000) / (Date.now() - startedMs)
   globalThis.gc()

@@ -2,10 +2,11 @@
  * What the suites that compare queues have in common. Each measurement has a process of its own (bench/queue-run.mjs)
  * and a place of its own; the contenders take turns, so that a slow minute of the machine hits all of them.
  *
- *   { series, module, within, program }
+ *   { series, module, within, program, figures }
  *
- * is a contender: its name, its module in bench/contenders, what makes a place for it (`withRedis`, `withFolder`), and
- * what runs it, where that is not this Node.js.
+ * is a contender: its name, its module in bench/contenders, what makes a place for it (`withRedis`, `withFolder`,
+ * `withPostgres`, `withBoth`), what runs it, where that is not this Node.js, and the ids of the figures that it takes
+ * part in, where these are not all.
  */
 import { rmSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -14,6 +15,7 @@ import { join } from 'node:path'
 import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
 import { answerOf } from './child.mjs'
 import { installPeers } from './peers.mjs'
+import { startPostgres } from './postgres-server.mjs'
 import { redisInfo, startRedis } from './redis-server.mjs'
 
 /** What --only may name: figures, and their rows. */
@@ -21,16 +23,18 @@ export const idsIn = (figures) => [
   ...new Set(figures.flatMap(({ id, rows }) => [id, ...rows.map((row) => row.id)])),
 ]
 
-/** One turn of everybody at every figure that is wanted. */
-export function planOf(suite, figures, contenders, wanted) {
+/** One turn of everybody at every figure that is wanted; with so many tasks, or as many as the figure says. */
+export function planOf(suite, figures, contenders, wanted, count) {
   return figures
     .filter((figure) => idsIn([figure]).some((id) => wanted.includes(id)))
     .flatMap((figure) =>
-      contenders.map((contender) => ({
-        figure,
-        series: contender.series,
-        measure: () => measured(suite, figure, contender),
-      })),
+      contenders
+        .filter(({ figures: own }) => own === undefined || own.includes(figure.id))
+        .map((contender) => ({
+          figure,
+          series: contender.series,
+          measure: () => measured(suite, figure, contender, count ?? figure.count),
+        })),
     )
 }
 
@@ -51,25 +55,25 @@ export async function rowsOf(plan, { runs, us, rival, progress }) {
   return [...rows.values()]
 }
 
-/** Redis is on this machine, and so are the peers. Answers the version of Redis. */
-export async function prepare(suite, progress) {
+/** These servers are on this machine, Redis among them, and so are the peers. Answers the version of Redis. */
+export async function prepare(suite, progress, servers = ['redis-server']) {
   // Servers are ended by what runs when a process exits, which a signal by itself does not lead to.
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ])
     process.once(signal, () => process.exit(code))
-  const needed = NEEDED.filter(({ program }) => program === 'redis-server')
+  const needed = NEEDED.filter(({ program }) => servers.includes(program))
   const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
-  if (!isThere) throw new Error(`the suite ${suite} needs redis-server`)
+  if (!isThere) throw new Error(`the suite ${suite} needs ${servers.join(' and ')}`)
   await installPeers(progress)
   return withRedis(async (port) => (await redisInfo(port)).redis_version)
 }
 
-function measured(suite, figure, { module, within, program }) {
+function measured(suite, figure, { module, within, program }, count) {
   return within((place) =>
     within((warmUpPlace) => {
-      const args = [suite, figure.id, module, place, warmUpPlace].map(String)
+      const args = [suite, figure.id, module, place, warmUpPlace, count].map(String)
       return answerOf('queue-run.mjs', args, {
         what: `${figure.id} of ${module}`,
         execPath: program?.(),
@@ -86,6 +90,20 @@ export async function withRedis(work) {
     await server.stop()
   }
 }
+
+/** The place is the address of a PostgreSQL server. */
+export async function withPostgres(work) {
+  const server = await startPostgres()
+  try {
+    return await work(server.url)
+  } finally {
+    await server.stop()
+  }
+}
+
+/** The place is the addresses of a PostgreSQL and of a Redis server, with a space between them. */
+export const withBoth = (work) =>
+  withPostgres((url) => withRedis((port) => work(`${url} redis://127.0.0.1:${port}`)))
 
 /** A folder in that for temporary files, gone afterwards. */
 export async function withFolder(work) {

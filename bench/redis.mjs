@@ -41,10 +41,10 @@ export const targets = [
 /** Who was measured; known once the suite has run. */
 export const versions = {}
 
-export async function run({ runs, figureIds: wanted, progress }) {
+export async function run({ runs, count, figureIds: wanted, progress }) {
   versions.Redis = await prepare(name, progress)
   Object.assign(versions, { BullMQ: PEERS.bullmq, ioredis: PEERS.ioredis, 'bee-queue': PEERS['bee-queue'] })
-  const plan = planOf(name, FIGURES, CONTENDERS, wanted)
+  const plan = planOf(name, FIGURES, CONTENDERS, wanted, count)
   const after = plan.findLastIndex(({ figure }) => figure.id === 'redis-bulk')
   if (after >= 0) plan.splice(after + 1, 0, { figure: plan[after].figure, series: RAW, measure: raw })
   return rowsOf(plan, { runs, us: US, rival: RIVAL, progress })

@@ -3,6 +3,7 @@
  *
  *   npm run bench -- --runs 1                  a quick look: one run instead of the median of 5
  *   npm run bench -- --pending 100000          only with this many tasks pending; may be given more than once
+ *   npm run bench -- --count 20000             with so many tasks to each figure, in suites that compare queues
  *   npm run bench -- --only redis              only this suite, or this figure (its id is in the JSON)
  *   npm run bench -- --out some/folder         keeps the results there
  *
@@ -27,13 +28,15 @@ import { machine } from './machine.mjs'
 import * as redis from './redis.mjs'
 import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
+import * as timeoutCenter from './timeout-center.mjs'
 
-const SUITES = [inProcess, redis, embedded]
+const SUITES = [inProcess, redis, embedded, timeoutCenter]
 const RUNS = '5'
 
 const { values } = parse({
   runs: { type: 'string', default: RUNS },
   pending: { type: 'string', multiple: true },
+  count: { type: 'string' },
   only: { type: 'string', multiple: true },
   out: { type: 'string' },
 })
@@ -50,10 +53,12 @@ function parse(options) {
   }
 }
 
-const isWhole = values.runs === RUNS && values.pending === undefined && values.only === undefined
+const narrowed = [values.pending, values.count, values.only].filter((value) => value !== undefined)
+const isWhole = values.runs === RUNS && narrowed.length === 0
 const out = values.out ?? (isWhole ? fileURLToPath(new URL('results', import.meta.url)) : null)
 const runs = wholeNumber(values.runs, '--runs')
 const pending = values.pending?.map((value) => wholeNumber(value, '--pending'))
+const count = values.count === undefined ? undefined : wholeNumber(values.count, '--count')
 const suites = SUITES.filter(({ name, figureIds }) => wants(name) || figureIds.some(wants))
 if (suites.length === 0) {
   const known = SUITES.flatMap(({ name, figureIds }) => [name, ...figureIds])
@@ -64,7 +69,7 @@ for (const suite of suites) {
   const figureIds = wants(suite.name) ? suite.figureIds : suite.figureIds.filter(wants)
   const where = await machine()
   const startedMs = performance.now()
-  const rows = withMedians(await suite.run({ runs, pending, figureIds, progress }))
+  const rows = withMedians(await suite.run({ runs, pending, count, figureIds, progress }))
   const tookS = Math.round((performance.now() - startedMs) / 1000)
   progress('')
   const report = {

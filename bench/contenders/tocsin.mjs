@@ -1,14 +1,9 @@
-/** Tocsin as anybody calls it: a topic with default settings, outcomes on. In a folder it is durable, too. */
+/** Tocsin as anybody calls it: a topic with default settings, outcomes on. In a folder or PostgreSQL it is durable, too. */
 import { join } from 'node:path'
 import { Tocsin } from 'tocsin'
 
-/** In Redis, by the port of a server; or in a folder, without one. */
 export async function open(place) {
-  const where =
-    typeof place === 'number'
-      ? { timetable: `redis://127.0.0.1:${place}` }
-      : { ledger: `sqlite:${join(place, 'tocsin.db')}` }
-  const toc = await Tocsin.open(where)
+  const toc = await Tocsin.open(whereIn(place))
   const topic = toc.topic('orders')
   return {
     isNeverEarly: true,
@@ -29,4 +24,12 @@ export async function open(place) {
     },
     close: () => toc.close(),
   }
+}
+
+/** In Redis, by the port of a server; in PostgreSQL, with or without Redis, by addresses; or in a folder. */
+function whereIn(place) {
+  if (typeof place === 'number') return { timetable: `redis://127.0.0.1:${place}` }
+  if (!place.startsWith('postgres:')) return { ledger: `sqlite:${join(place, 'tocsin.db')}` }
+  const [ledger, timetable] = place.split(' ')
+  return timetable === undefined ? { ledger } : { timetable, ledger }
 }

@@ -15,6 +15,31 @@ export interface PostgresHarnessOptions {
   readonly plant?: (sound: Ledger) => Ledger
 }
 
+/** Databases with tables and no task, by server and kind: each case gets a copy. */
+const models = new WeakMap<PostgresServer, Map<string, Promise<string>>>()
+
+async function modelOf(server: PostgresServer, partitions: number, shard: string): Promise<string> {
+  const ofServer = models.get(server) ?? new Map<string, Promise<string>>()
+  models.set(server, ofServer)
+  const name = `${partitions}/${shard}`
+  const made =
+    ofServer.get(name) ??
+    server.createDatabase().then(async (url) => {
+      await (await openOne(url, partitions, shard)).close()
+      return url
+    })
+  ofServer.set(name, made)
+  return made
+}
+
+function openOne(url: string, partitions: number, shard: string): Promise<Ledger> {
+  return openPostgres(
+    checkPostgresOptions({ url, partitions, connections: 4 }),
+    { callTimeoutMs: 10_000, tellWithinMs: 0, shard },
+    { clock: systemClock, random: systemRandom, logger: silentLogger },
+  )
+}
+
 /**
  * A ledger in databases of its own. The statements are the product's; only the one function that reads the clock is
  * another one: it stands still until a test moves it. So years pass in a test, on a real PostgreSQL.
@@ -23,8 +48,9 @@ export async function openPostgresLedger(
   server: PostgresServer,
   { partitions = 1, databases = 1, plant = (sound) => sound }: PostgresHarnessOptions = {},
 ): Promise<LedgerHarness> {
+  const shards = Array.from({ length: databases }, (_, n) => `${n + 1} of ${databases}`)
   const urls: string[] = []
-  for (let n = 0; n < databases; n++) urls.push(await server.createDatabase())
+  for (const shard of shards) urls.push(await server.copyDatabase(await modelOf(server, partitions, shard)))
   let nowMs = START_MS
   const setClock = (): Promise<unknown> =>
     Promise.all(
@@ -37,16 +63,8 @@ export async function openPostgresLedger(
       ),
     )
   const open = async (): Promise<Ledger> => {
-    const shards = await Promise.all(
-      urls.map((url, i) =>
-        openPostgres(
-          checkPostgresOptions({ url, partitions, connections: 4 }),
-          { callTimeoutMs: 10_000, tellWithinMs: 0, shard: `${i + 1} of ${urls.length}` },
-          { clock: systemClock, random: systemRandom, logger: silentLogger },
-        ),
-      ),
-    )
-    return shards.length === 1 ? (shards[0] as Ledger) : new ShardedLedger(shards)
+    const opened = await Promise.all(urls.map((url, i) => openOne(url, partitions, shards[i] as string)))
+    return opened.length === 1 ? (opened[0] as Ledger) : new ShardedLedger(opened)
   }
   let sound = await open()
   await setClock()
@@ -68,6 +86,7 @@ export async function openPostgresLedger(
     },
     async close() {
       await sound.close()
+      for (const url of urls) await server.dropDatabase(url)
     },
   }
 }

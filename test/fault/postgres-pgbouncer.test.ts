@@ -11,6 +11,8 @@ import { liveCount } from './postgres-tables.ts'
 const TOPIC = 'pooled'
 const LATE_MS_MAX = 2_500
 const TASKS = 2_000
+/** Later than all of them are scheduled, and some cancelled. */
+const DUE_IN_MS = 8_000
 
 let postgres: PostgresServer
 let bouncer: PgBouncer
@@ -43,12 +45,13 @@ test(
     await Promise.all(
       Array.from({ length: TASKS }, async (_, i) => {
         const key = nameOf(i)
-        const { dueAt, outcome } = await topic.schedule({ key, delay: 3_000 + (i % 1_000), payload: i })
+        const { dueAt, outcome } = await topic.schedule({ key, delay: DUE_IN_MS + (i % 1_000), payload: i })
         expect(outcome).toBe('created')
         accepted.set(key, dueAt.getTime())
       }),
     )
     const gone = [...accepted.keys()].filter((key) => key.startsWith('gone-'))
+    expect(await topic.get('plain-2')).toMatchObject({ state: 'pending', payload: 2 })
     const cancelled = await Promise.all(gone.map((key) => topic.cancel(key)))
     expect(cancelled.filter(({ outcome }) => outcome !== 'cancelled')).toEqual([])
     await topic.scheduleMany(
@@ -56,7 +59,6 @@ test(
     )
     expect(await topic.rescheduleBy({ tag: 'all' }, { shift: '+1h' })).toMatchObject({ rescheduled: 50 })
     expect(await topic.cancelBy({ tag: 'all' })).toMatchObject({ cancelled: 50 })
-    expect(await topic.get('plain-2')).toMatchObject({ state: 'pending', payload: 2 })
     const handled = TASKS - gone.length
     await eventually('all handled', () => endedKeys(consumers).size === handled, 30_000)
     await eventually('all settled', async () => (await liveCount(url)) === 0)

@@ -12,9 +12,9 @@ import { hintPrefix, hintsIn, liveCount } from './postgres-tables.ts'
 const TOPIC = 'rollback'
 const OF_EACH = 200
 const HELD = 50
-const NEAR_MS = 2_000
+const NEAR_MS = 4_000
 /** After the failover. */
-const FAR_MS = 11_000
+const FAR_MS = 13_000
 
 let postgres: PostgresServer
 beforeAll(async () => {

@@ -94,6 +94,8 @@ test('a claim, and its settling', async () => {
   const keys = Array.from({ length: 500 }, (_, n) => n * 64 + 64)
   const places = [`{${keys.map(() => 0).join(',')}}`, `{${keys.map((n) => `key-${n}`).join(',')}}`]
   const all = (value: string) => `{${keys.map(() => value).join(',')}}`
+  // Most of them claimed, and statistics that know of none: what is believed must not matter.
+  await client.query('UPDATE tocsin.live SET session = 1, stamp = 1, lease_ms = 0 WHERE ring_ms % 10 = 3')
   const claim = await planOf(WRITES.claim, [
     2,
     ...places,

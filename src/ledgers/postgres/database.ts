@@ -1,6 +1,7 @@
 import type { Pool, PoolClient } from 'pg'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
+import { asStep } from './prepared-steps.ts'
 import { isUndone, translated } from './trouble.ts'
 import type { Speaker } from './writes.ts'
 
@@ -41,6 +42,8 @@ export class Database {
   readonly #callTimeoutMs: number
   readonly types: TypeParsers
   readonly where: string
+  /** How a statement is said. */
+  said: (text: string) => string = (text) => text
   #heard: { readonly ms: number; readonly atMs: number } | null = null
 
   constructor(pool: Pool, types: TypeParsers, clock: Clock, callTimeoutMs: number, where: string) {
@@ -82,8 +85,18 @@ export class Database {
     }
   }
 
+  /** From now on: they are in the database. */
+  useSteps(): void {
+    this.said = asStep
+  }
+
   async query(text: string, values: readonly unknown[], call: Call): Promise<unknown[][]> {
-    const statement = { text, values: [...values], rowMode: 'array' as const, types: this.types as never }
+    const statement = {
+      text: this.said(text),
+      values: [...values],
+      rowMode: 'array' as const,
+      types: this.types as never,
+    }
     for (let tries = 1; ; tries++) {
       try {
         return await this.#within(call, async (client, sent) => {

@@ -9,6 +9,7 @@ import { PostgresLedger, Topics } from './ledger.ts'
 import { Listener } from './listener.ts'
 import { type LedgerFacts, migrate, type Migrating } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
+import { makeSteps } from './prepared-steps.ts'
 import { Transactions } from './transactions.ts'
 import { Writes } from './writes.ts'
 
@@ -42,10 +43,13 @@ export async function openPostgres(
   // A connection that breaks while it is idle: the pool makes a new one, and nobody need hear of it.
   const onError = () => {}
   pool.on('error', onError)
+  // What comes in one chunk with the end of connecting comes before anybody else can listen.
+  const onConnect = (client: PoolClient) => client.on('error', onError)
+  pool.on('connect', onConnect)
   const database = new Database(pool, types, clock, callTimeoutMs, where)
   const release = async () => {
     if (isOurs) await pool.end().catch(() => {})
-    else pool.off('error', onError)
+    else pool.off('error', onError).off('connect', onConnect)
   }
   try {
     const wanted = { id: newId(random), partitions: options.partitions, shard }
@@ -141,7 +145,11 @@ async function prepared(
   if (isStandby === true)
     throw new TocsinError('ledger-refused', `${where} is a standby, which is read-only; name the primary`)
   const migrating = { doing: 'migrate', deadlineMs: clock.monotonicNow() + MIGRATION_MS, isRepeatable: true }
-  const facts = await database.session((client) => migrated(client, wanted, where), migrating)
+  const { facts, areStepsMade } = await database.session(
+    (client) => migrated(client, wanted, where),
+    migrating,
+  )
+  if (areStepsMade) database.useSteps()
   const [row] = await database.query("SELECT nextval('tocsin.session')", [], {
     ...call,
     deadlineMs: database.deadlineMs(),
@@ -149,12 +157,17 @@ async function prepared(
   return { facts, session: row?.[0] as number }
 }
 
-async function migrated(client: PoolClient, wanted: LedgerFacts, where: string): Promise<LedgerFacts> {
+async function migrated(
+  client: PoolClient,
+  wanted: LedgerFacts,
+  where: string,
+): Promise<{ facts: LedgerFacts; areStepsMade: boolean }> {
   await client.query('BEGIN')
   try {
     const facts = await migrate(client as unknown as Migrating, wanted, where)
+    const areStepsMade = await makeSteps(client)
     await client.query('COMMIT')
-    return facts
+    return { facts, areStepsMade }
   } catch (error) {
     await client.query('ROLLBACK').catch(() => {})
     throw error

@@ -59,7 +59,14 @@ export class Transactions {
     const types = this.#database.types
     const ask = async (text: string, values: readonly unknown[]): Promise<unknown[][]> => {
       try {
-        return (await client.query({ text, values: [...values], rowMode: 'array', types })).rows
+        return (
+          await client.query({
+            text: this.#database.said(text),
+            values: [...values],
+            rowMode: 'array',
+            types,
+          })
+        ).rows
       } catch (error) {
         // Undone or not is the caller's to decide: nothing of it counts before the commit.
         throw translated(error, this.#database.where, 'a write in your transaction', true, true)

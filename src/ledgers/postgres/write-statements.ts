@@ -26,6 +26,12 @@ const places = (more: readonly { readonly name: string; readonly array: string }
   )`
 
 const SAME = 'l.topic = $1 AND l.cell = i.cell AND l.key = i.key'
+/**
+ * Each row by its primary key, in order. A plain join lets the planner read the whole table, where it takes it for small
+ * or believes that hardly any row is claimed.
+ */
+const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE ${SAME} ${lock}) l`
 const IN_ORDER = 'ORDER BY i.cell, i.key'
 const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 const IS_HELD = '(l.session IS NOT NULL AND l.lease_ms > i.now_ms)'
@@ -78,8 +84,8 @@ const schedule = (keep: boolean): string => `WITH ${t('$10', ", nextval('tocsin.
       keep
         ? `(SELECT json_agg(key) FROM written),
     (SELECT json_agg(json_build_array(l.key, l.due_ms, ${IS_HELD})) FROM input i JOIN tocsin.live l ON ${SAME}
-      WHERE NOT EXISTS (SELECT FROM written w WHERE w.cell = i.cell AND w.key = i.key))`
-        : 'NULL, NULL'
+      LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)`
+        : 'NULL::json, NULL::json'
     },
     ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')}
   FROM t`
@@ -88,7 +94,7 @@ const schedule = (keep: boolean): string => `WITH ${t('$10', ", nextval('tocsin.
 const cancel = `WITH ${t('$4')}, ${places()},
   locked AS MATERIALIZED (
     SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
-    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l
+    ${eachRow('FOR UPDATE')}
   ),
   marked AS (
     UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND ${SAME}
@@ -113,7 +119,7 @@ const reschedule = `WITH ${t('$7')}, ${places()},
     SELECT i.cell, i.key, i.now_ms, l.priority, l.session IS NOT NULL AS was_claimed,
       CASE WHEN ${IS_HELD} THEN 'in-flight' WHEN l.marked THEN 'not-found' ELSE 'rescheduled' END AS outcome,
       CASE $4 WHEN 'at' THEN $5::bigint WHEN 'delay' THEN i.now_ms + $5::bigint ELSE l.ring_ms + $5::bigint END AS wanted
-    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l
+    ${eachRow('FOR UPDATE')}
   ),
   judged AS MATERIALIZED (SELECT locked.*, ${ringAt('wanted', '$6::bigint')} AS due_ms FROM locked),
   moved AS (
@@ -159,7 +165,7 @@ const CLAIMANTS = `locked AS MATERIALIZED (
         WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
         ELSE 'retake'
       END AS verdict
-    FROM input i JOIN tocsin.live l ON ${SAME} ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+    ${eachRow('FOR UPDATE SKIP LOCKED')}
   )`
 
 const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
@@ -167,8 +173,10 @@ const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.truste
 const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
       array_to_string(l.tags, E'\\n') AS tags, l.priority`
 
-/** What was not locked is gone, or somebody else is at it. */
-const NOT_LOCKED = `SELECT i.n, CASE WHEN EXISTS (SELECT FROM tocsin.live l WHERE ${SAME}) THEN 'locked' ELSE 'gone' END`
+/** What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow. */
+const NOT_LOCKED = `SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`
 
 /**
  * $4 stamp, $5 lease in ms, $6 the moment of the clock that rang, $7 alone, $8 session. The way of nearly every task: it
@@ -184,8 +192,7 @@ const claim = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
     NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict <> 'take'
-  UNION ALL ${NOT_LOCKED}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM input i WHERE NOT EXISTS (SELECT FROM locked k WHERE k.n = i.n)`
+  UNION ALL ${NOT_LOCKED}`
 
 /** The same for tasks whose lease is over, or whose claim is repeated; $9 is what a conviction says. */
 const claimLapsed = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
@@ -219,8 +226,7 @@ const claimLapsed = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
   UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  UNION ALL ${NOT_LOCKED}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM input i WHERE NOT EXISTS (SELECT FROM locked k WHERE k.n = i.n)`
+  UNION ALL ${NOT_LOCKED}`
 
 /** A second death of a key takes the place of the first. */
 function graves(dies: string): string {
@@ -241,17 +247,16 @@ const extend = `WITH ${t('NULL')},
     { name: 'trusted_ms', array: '$5::bigint[]' },
   ])},
   locked AS MATERIALIZED (
-    SELECT i.* FROM input i JOIN tocsin.live l ON ${SAME} AND l.session = $6 AND l.stamp = i.my_stamp
-    ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+    SELECT i.* ${eachRow('FOR UPDATE SKIP LOCKED')} WHERE l.session = $6 AND l.stamp = i.my_stamp
   )
   UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.key`
 
 /** Of those that were not done: nobody holds them under that stamp, or somebody else is at them. */
 const notSettled = (session: string, done: string): string =>
-  `SELECT i.n, CASE WHEN EXISTS (
-      SELECT FROM tocsin.live l WHERE ${SAME} AND l.session = ${session} AND l.stamp = i.my_stamp
+  `SELECT i.n, CASE WHEN (
+      SELECT l.session = ${session} AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME}
     ) THEN 'locked' ELSE 'stale' END AS answer
-    FROM input i WHERE NOT EXISTS (SELECT FROM ${done} k WHERE k.n = i.n)`
+    FROM input i LEFT JOIN ${done} k ON k.n = i.n WHERE k.n IS NULL`
 
 /** $4 stamp, $5 state, $6 session, $7 patience: the way of nearly every task. Answers only those that it did not end. */
 const finish = `WITH ${t('$7')},
@@ -259,8 +264,11 @@ const finish = `WITH ${t('$7')},
     { name: 'my_stamp', array: '$4::bigint[]' },
     { name: 'state', array: '$5::smallint[]' },
   ])},
+  locked AS MATERIALIZED (
+    SELECT i.* ${eachRow('FOR UPDATE')} WHERE l.session = $6 AND l.stamp = i.my_stamp
+  ),
   removed AS (
-    DELETE FROM tocsin.live l USING input i WHERE ${SAME} AND l.session = $6 AND l.stamp = i.my_stamp
+    DELETE FROM tocsin.live l USING locked i WHERE ${SAME}
     RETURNING l.*, i.state, i.now_ms, i.n
   ),
   ended AS (
@@ -291,8 +299,7 @@ const settle = `WITH ${t('NULL')},
   locked AS MATERIALIZED (
     SELECT i.n, i.cell, i.key, i.kind, i.delay, i.told, i.cause, i.failed, i.now_ms,
       l.marked, l.started, l.lost, l.ring_ms, l.failures, l.priority, l.lease_ms
-    FROM input i JOIN tocsin.live l ON ${SAME} AND l.session = $10 AND l.stamp = i.my_stamp
-    ${IN_ORDER} FOR UPDATE OF l SKIP LOCKED
+    ${eachRow('FOR UPDATE SKIP LOCKED')} WHERE l.session = $10 AND l.stamp = i.my_stamp
   ),
   judged AS MATERIALIZED (
     SELECT locked.*,

@@ -1,0 +1,127 @@
+/**
+ * The statements that nearly every task goes through, kept in the database as functions. To plan one of them takes a
+ * millisecond or two, which is more than it takes to carry it out for some dozens of tasks; in a function PostgreSQL
+ * plans it once per connection. Prepared statements would do the same, but not behind a pooler.
+ *
+ * The statement here is the truth: a function is named by what it does, so that two versions of Tocsin on one database
+ * do not disturb each other. Where it is not there, because nobody had the right to make it, the statement is said as
+ * it is.
+ */
+import { createHash } from 'node:crypto'
+import { WRITES } from './write-statements.ts'
+
+interface Step {
+  readonly name: string
+  readonly text: string
+  readonly takes: readonly string[]
+  readonly gives: readonly string[]
+}
+
+const PLACES = ['integer', 'smallint[]', 'text[]']
+
+const STEPS: readonly Step[] = [
+  ...(['schedule', 'scheduleKeeping'] as const).map((name) => ({
+    name: 'schedule',
+    text: WRITES[name],
+    takes: [
+      ...PLACES,
+      'bigint[]',
+      'boolean[]',
+      'smallint[]',
+      'text[]',
+      'text[]',
+      'bigint',
+      'text',
+      'bigint',
+      'text',
+    ],
+    gives: ['now_ms bigint', 'superseded json', 'written json', 'kept json', 'told text'],
+  })),
+  {
+    name: 'cancel',
+    text: WRITES.cancel,
+    takes: [...PLACES, 'text'],
+    gives: ['key text', 'is_held boolean'],
+  },
+  {
+    name: 'claim',
+    text: WRITES.claim,
+    takes: [...PLACES, 'bigint[]', 'bigint[]', 'bigint[]', 'boolean[]', 'bigint'],
+    gives: [
+      'n bigint',
+      'verdict text',
+      'generation bigint',
+      'body text',
+      'due_ms bigint',
+      'ring_ms bigint',
+      'failures integer',
+      'deliveries integer',
+      'tags text',
+      'priority smallint',
+      'lost integer',
+      'ends_in_ms bigint',
+    ],
+  },
+  {
+    name: 'extend',
+    text: WRITES.extend,
+    takes: [...PLACES, 'bigint[]', 'bigint[]', 'bigint'],
+    gives: ['key text'],
+  },
+  {
+    name: 'finish',
+    text: WRITES.finish,
+    takes: [...PLACES, 'bigint[]', 'smallint[]', 'bigint', 'text'],
+    gives: ['n bigint', 'answer text'],
+  },
+]
+
+function definitionOf({ text, takes, gives }: Step, name: string): string {
+  return `CREATE OR REPLACE FUNCTION tocsin.${name} (${takes.join(', ')})
+    RETURNS TABLE (${gives.join(', ')}) LANGUAGE plpgsql
+    -- Of arrays of any length one plan is the best; and to compile a plan takes longer than these do.
+    SET plan_cache_mode = force_generic_plan SET jit = off AS $tocsin$
+    #variable_conflict use_column
+    BEGIN RETURN QUERY ${text}; END $tocsin$`
+}
+
+interface Made {
+  readonly name: string
+  readonly definition: string
+  readonly call: string
+}
+
+const BY_TEXT: ReadonlyMap<string, Made> = new Map(
+  STEPS.map((step) => {
+    const body = definitionOf(step, 'f')
+    const name = `${step.name}_${createHash('sha256').update(body).digest('hex').slice(0, 12)}`
+    const values = step.takes.map((type, i) => `$${i + 1}::${type}`).join(', ')
+    const made = {
+      name,
+      definition: definitionOf(step, name),
+      call: `SELECT * FROM tocsin.${name} (${values})`,
+    }
+    return [step.text, made]
+  }),
+)
+
+/** Makes what is missing, inside the transaction that is open. Answers whether all are there. */
+export async function makeSteps(connection: {
+  query(text: string): Promise<{ rows: Record<string, unknown>[] }>
+}): Promise<boolean> {
+  const { rows } = await connection.query(
+    "SELECT proname FROM pg_proc WHERE pronamespace = 'tocsin'::regnamespace",
+  )
+  const there = new Set(rows.map(({ proname }) => String(proname)))
+  const missing = [...BY_TEXT.values()].filter(({ name }) => !there.has(name))
+  if (missing.length === 0) return true
+  const { rows: rights } = await connection.query("SELECT has_schema_privilege('tocsin', 'CREATE') AS may")
+  if (rights[0]?.['may'] !== true) return false
+  for (const { definition } of missing) await connection.query(definition)
+  return true
+}
+
+/** How a statement is said where its function is there. */
+export function asStep(text: string): string {
+  return BY_TEXT.get(text)?.call ?? text
+}
