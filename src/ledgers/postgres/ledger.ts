@@ -102,7 +102,7 @@ export class PostgresLedger implements Ledger {
   readonly id: string
   readonly #parts: PostgresParts
   readonly #readings: Readings
-  #asking: Promise<void> | null = null
+  #isAsking = false
   readonly #kinds = new Map<string, readonly RunKind<never, unknown>[]>()
 
   constructor(parts: PostgresParts) {
@@ -273,13 +273,14 @@ export class PostgresLedger implements Ledger {
   clockMs(): number {
     const { database } = this.#parts
     // Its clock may have stepped since it was last heard of.
-    if (database.heardAgoMs() > CLOCK_AGE_MAX_MS) this.#asking ??= this.#askClock()
+    if (database.heardAgoMs() > CLOCK_AGE_MAX_MS && !this.#isAsking) void this.#askClock()
     return database.clockMs()
   }
 
   async #askClock(): Promise<void> {
+    this.#isAsking = true
     await this.nowMs().catch(() => {})
-    this.#asking = null
+    this.#isAsking = false
   }
 
   listen(onNear: (topic: string | null) => void): () => void {

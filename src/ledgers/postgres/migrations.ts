@@ -165,7 +165,7 @@ export async function migrate(
     shard: meta.get('shard') ?? wanted.shard,
   }
   if (format === MIGRATIONS.length) return facts
-  for (const { sql } of MIGRATIONS.slice(format)) await connection.query(sql(facts.partitions))
+  for (const step of MIGRATIONS.slice(format)) await connection.query(step.sql(facts.partitions))
   for (const [name, value] of Object.entries({ ...facts, format: MIGRATIONS.length }))
     await connection.query(
       'INSERT INTO tocsin.meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value',

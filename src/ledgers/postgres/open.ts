@@ -1,4 +1,4 @@
-import type { Pool, PoolClient } from 'pg'
+import type { Pool, PoolClient, types as Types } from 'pg'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
 import type { Logger } from '../../logger.ts'
@@ -111,7 +111,7 @@ async function poolOf(
 }
 
 /** Here, not above: whoever has no PostgreSQL need not have its driver. */
-async function loadDriver(): Promise<Pick<typeof import('pg'), 'Pool' | 'types'>> {
+async function loadDriver(): Promise<{ Pool: typeof Pool; types: typeof Types }> {
   try {
     const { default: driver } = await import('pg')
     return driver
