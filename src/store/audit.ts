@@ -17,14 +17,14 @@ interface AuditParts {
 export async function auditTopic(
   parts: AuditParts,
   topic: string,
-  loader: Filler | undefined,
+  filler: Filler | undefined,
   rescued: number,
 ): Promise<TopicAudit> {
   const { ledger } = parts
   const { books, counted } = await ledger.recount(topic)
   // Not consumed here: the timetable of this process has nothing of it, and need not.
-  const missing = loader === undefined ? 0 : await mendMissing(parts, topic, loader)
-  const orphaned = loader === undefined ? 0 : await mendOrphaned(parts, topic)
+  const missing = filler === undefined ? 0 : await mendMissing(parts, topic, filler)
+  const orphaned = filler === undefined ? 0 : await mendOrphaned(parts, topic)
   return { topic, books, counted, balances: balance(books, counted), missing, orphaned, rescued }
 }
 
@@ -38,13 +38,13 @@ function balance(books: Books, counted: Recount): boolean {
 }
 
 /** Every live task that rings soon must be in the timetable. */
-async function mendMissing(parts: AuditParts, topic: string, loader: Filler): Promise<number> {
+async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Promise<number> {
   const { ledger, clock } = parts
   let missing = 0
   let after: Frontier | null = null
   do {
-    const page = await ledger.load(topic, after, loader.loadedUntilMs, PAGE)
-    const near = page.hints.filter((hint) => loader.includes(hint))
+    const page = await ledger.load(topic, after, filler.loadedUntilMs, PAGE)
+    const near = page.hints.filter((hint) => filler.includes(hint))
     missing += await putMissing(parts, topic, near)
     after = page.frontier
     await clock.turn()

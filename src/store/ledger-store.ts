@@ -1,14 +1,12 @@
 import type { Clock } from '../clock.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
-import type { ClaimVerdict, Ledger, LedgerSettled, LedgerTransaction } from '../ledger.ts'
+import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
-import { type Filler, isNear, Loader } from '../runtime/loader.ts'
-import { Poller } from '../runtime/poller.ts'
+import { isNear } from '../runtime/loader.ts'
 import { Sparing } from '../runtime/sparing.ts'
-import { Sweeper } from '../runtime/sweeper.ts'
 import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit } from '../store.ts'
 import type {
   Books,
@@ -35,7 +33,9 @@ import type {
 } from '../timetable.ts'
 import { auditTopic } from './audit.ts'
 import { FailoverTable } from './failover-table.ts'
+import { Followers } from './followers.ts'
 import { HeldClaims, placesOfClaim } from './held-claims.ts'
+import { Residences } from './residences.ts'
 
 /** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
 const TABLE_LEASE_EXTRA_MS = 1_000
@@ -61,15 +61,6 @@ interface Written {
   readonly outcome?: string
 }
 
-/** The background of a topic that is consumed here. */
-interface Residence {
-  readonly loader: Filler
-  /** Undefined where every look sees all that is overdue. */
-  readonly sweeper?: Sweeper
-  /** While the shared timetable is away, its spare one is filled. */
-  poller?: Poller
-}
-
 /**
  * The timetable rings, the ledger decides. Every write goes to the ledger first, and the caller is answered when it is
  * durable there; then the timetable is told. What the timetable is not told, because the process dies in between, the
@@ -80,18 +71,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   readonly lookMs: number
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
-  readonly #failover: FailoverTable | null
-  /** Others write to the ledger, and nothing but the ledger tells of it. */
-  readonly #isPolled: boolean
-  #spare: HintTable | null = null
-  #unlisten: () => void = ignore
   readonly #held = new HeldClaims()
-  readonly #residences = new Map<string, Residence>()
+  readonly #residences: Residences
+  readonly #followers: Followers
   readonly #settings = new Map<string, () => Settings>()
-  readonly #rescued = new Map<string, number>()
-  /** What callers' open transactions wrote, by connection, topic and key. */
-  readonly #touched = new Map<object, Map<string, Map<string, Place>>>()
-  readonly #following = new Set<Promise<void>>()
   readonly #tellings = new Set<Promise<void>>()
   #untold = 0
   readonly #janitor: Janitor
@@ -100,10 +83,22 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   constructor(parts: LedgerStoreParts) {
     this.#parts = parts
-    const { ledger, table, makeSpare } = parts
-    this.#isPolled = ledger.listen !== undefined && !table.isShared
-    this.#failover = makeSpare === undefined ? null : this.#withSpare(table, makeSpare)
-    this.#table = this.#failover ?? table
+    const { table, makeSpare } = parts
+    const failover = makeSpare === undefined ? null : this.#withSpare(table, makeSpare)
+    this.#table = failover ?? table
+    this.#residences = new Residences({
+      ...parts,
+      ringing: this.#table,
+      residentMs: (topic) => this.#settingsOf(topic).residentMs,
+      onError: (doing, error) => {
+        failover?.notice(error)
+        this.#report(doing, error)
+      },
+    })
+    this.#followers = new Followers(
+      (topic, places) => this.#catchUp(topic, places),
+      (error) => this.#report('follow', error),
+    )
     this.lookMs = table.lookMs
     this.#sparing = new Sparing(parts.clock)
     this.#janitor = new Janitor(
@@ -150,7 +145,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const transaction = this.#parts.ledger.within(tx)
     // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      this.#follow(tx as object, transaction, topic, places)
+      this.#followers.follow(tx as object, transaction, topic, places)
       return answers
     }
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
@@ -208,7 +203,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
       }
     }
-    this.#residences.get(at.topic)?.loader.nudge()
+    this.#residences.fillerOf(at.topic)?.nudge()
     const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
     return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
   }
@@ -296,7 +291,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
   watch(topic: string, watcher: Watcher): () => void {
-    if (!this.#residences.has(topic) && !this.#isClosed) this.#residences.set(topic, this.#reside(topic))
+    if (!this.#isClosed) this.#residences.begin(topic)
     return this.#table.watch(topic, watcher)
   }
 
@@ -304,27 +299,18 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const topics = await this.#parts.ledger.topics()
     const audits: TopicAudit[] = []
     for (const topic of topics) {
-      const loader = this.#residences.get(topic)?.loader
       const { ledger, clock } = this.#parts
       const parts = { ledger, clock, table: this.#table }
-      audits.push(await auditTopic(parts, topic, loader, this.#rescued.get(topic) ?? 0))
+      const filler = this.#residences.fillerOf(topic)
+      audits.push(await auditTopic(parts, topic, filler, this.#residences.rescuedOf(topic)))
     }
     return audits
   }
 
   async close(): Promise<void> {
     this.#isClosed = true
-    const residences = [...this.#residences.values()]
-    this.#unlisten()
-    await Promise.all([
-      this.#janitor.stop(),
-      ...residences.flatMap(({ loader, sweeper, poller }) => [
-        loader.stop(),
-        sweeper?.stop(),
-        poller?.stop(),
-      ]),
-    ])
-    await Promise.all([...this.#following, ...this.#tellings])
+    await Promise.all([this.#janitor.stop(), this.#residences.close()])
+    await Promise.all([this.#followers.close(), ...this.#tellings])
     await this.#table.close()
     await this.#parts.ledger.close()
   }
@@ -335,68 +321,19 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     return endMs === null ? inTableMs : Math.max(0, endMs - this.#parts.clock.monotonicNow())
   }
 
-  #reside(topic: string): Residence {
-    const { ledger, table, clock, logger } = this.#parts
-    if (this.#isPolled) {
-      const poller = new Poller(topic, ledger, table, clock, (error) => this.#report('poll', error))
-      poller.start()
-      if (this.#residences.size === 0) this.#unlisten = ledger.listen?.((of) => this.#hear(of)) ?? ignore
-      return { loader: poller }
-    }
-    const residentMs = () => this.#settingsOf(topic).residentMs
-    // The shared timetable itself: a spare one is not filled by the hour.
-    const loader = new Loader(topic, ledger, table, clock, residentMs, (error) => {
-      this.#failover?.notice(error)
-      this.#report('load', error)
-    })
-    const onRescue = (count: number) => {
-      this.#rescued.set(topic, (this.#rescued.get(topic) ?? 0) + count)
-      logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
-    }
-    const sweeper = new Sweeper(topic, ledger, this.#table, clock, loader, onRescue, (error) =>
-      this.#report('sweep', error),
-    )
-    loader.start()
-    sweeper.start()
-    const residence: Residence = { loader, sweeper }
-    if (this.#spare !== null) this.#fillSpare(topic, residence, this.#spare)
-    return residence
-  }
-
-  /** Somebody wrote what rings soon. */
-  #hear(topic: string | null): void {
-    for (const [name, { loader }] of this.#residences)
-      if (loader instanceof Poller && (topic === null || topic === name)) loader.look()
-  }
-
   #withSpare(table: HintTable, makeSpare: () => HintTable): FailoverTable {
     const { logger, clock } = this.#parts
     return new FailoverTable(table, makeSpare, clock, {
       onAway: (spare, error) => {
-        this.#spare = spare
         logger.warn({ error }, 'the timetable is away: the ledger rings until it is back')
-        for (const [topic, residence] of this.#residences) this.#fillSpare(topic, residence, spare)
+        this.#residences.fillSpare(spare)
       },
-      onBack: async () => {
-        for (const { loader } of this.#residences.values())
-          if (loader instanceof Loader) await loader.reconcile()
-      },
+      onBack: () => this.#residences.reconcile(),
       onOver: () => {
-        this.#spare = null
         logger.info({}, 'the timetable is back, and has all that the ledger has')
-        for (const residence of this.#residences.values()) {
-          void residence.poller?.stop()
-          delete residence.poller
-        }
+        this.#residences.leaveSpare()
       },
     })
-  }
-
-  #fillSpare(topic: string, residence: Residence, spare: HintTable): void {
-    const { ledger, clock } = this.#parts
-    const poller = new Poller(topic, ledger, spare, clock, (error) => this.#report('poll', error))
-    residence.poller = poller
-    poller.start()
   }
 
   /** Claims of ours whose lease is over: nobody settled them, and they are nobody's now. */
@@ -434,7 +371,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   ): Hint[] {
     if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
     // Where the ledger is looked at every second, it is found again when its lease is over.
-    if (verdict.kind !== 'held' || this.#isPolled || this.#spare !== null) return []
+    if (verdict.kind !== 'held' || this.#residences.isLookedAt) return []
     const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
     return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
@@ -494,41 +431,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   /** It belongs into the timetable now. */
   #isNear(topic: string, hint: Hint): boolean {
-    const loader = this.#residences.get(topic)?.loader
-    if (loader !== undefined) return loader.includes(hint)
+    const filler = this.#residences.fillerOf(topic)
+    if (filler !== undefined) return filler.includes(hint)
     const { ledger, table } = this.#parts
     return !table.isShared || isNear(hint, ledger.clockMs(), this.#settingsOf(topic).residentMs)
-  }
-
-  /** One follower per connection, however much is written on it. */
-  #follow(tx: object, transaction: LedgerTransaction, topic: string, places: readonly Place[]): void {
-    let touched = this.#touched.get(tx)
-    if (touched === undefined) {
-      touched = new Map()
-      this.#touched.set(tx, touched)
-      const followed = this.#followToTheEnd(tx, transaction, touched)
-        .catch((error: unknown) => this.#report('follow', error))
-        .finally(() => this.#following.delete(followed))
-      this.#following.add(followed)
-    }
-    let ofTopic = touched.get(topic)
-    if (ofTopic === undefined) {
-      ofTopic = new Map()
-      touched.set(topic, ofTopic)
-    }
-    for (const { key, cell } of places) ofTopic.set(key, { key, cell })
-  }
-
-  async #followToTheEnd(
-    tx: object,
-    transaction: LedgerTransaction,
-    touched: Map<string, Map<string, Place>>,
-  ): Promise<void> {
-    await transaction.ended(() => this.#isClosed)
-    this.#touched.delete(tx)
-    // The ledger has it, or has not: the next start finds what there is. Whoever closes need not wait for strangers.
-    if (this.#isClosed) return
-    for (const [topic, places] of touched) await this.#catchUp(topic, [...places.values()])
   }
 
   /** A caller's transaction is over: what it wrote, if it did, is told to the timetable. */
@@ -571,5 +477,3 @@ function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled 
   const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
   return { key, stamp, outcome: isBack ? RETURN : DONE }
 }
-
-function ignore(): void {}

@@ -1,0 +1,140 @@
+import type { Clock } from '../clock.ts'
+import type { Ledger } from '../ledger.ts'
+import type { Logger } from '../logger.ts'
+import { type Filler, Loader } from '../runtime/loader.ts'
+import { Poller } from '../runtime/poller.ts'
+import { Sweeper } from '../runtime/sweeper.ts'
+import type { HintTable } from '../timetable.ts'
+
+export interface ResidencesParts {
+  readonly ledger: Ledger
+  /** The one that is filled by the hour. */
+  readonly table: HintTable
+  /** The one that rings: the same, or with a spare one for when it is away. */
+  readonly ringing: HintTable
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly residentMs: (topic: string) => number
+  readonly onError: (doing: string, error: unknown) => void
+}
+
+/** The background of a topic that is consumed here. */
+interface Residence {
+  readonly filler: Filler
+  /** Undefined where every look sees all that is overdue. */
+  readonly sweeper?: Sweeper
+  /** While the shared timetable is away, its spare one is filled. */
+  poller?: Poller
+}
+
+/** The topics that are consumed in this process, each with what keeps its timetable filled. */
+export class Residences {
+  readonly #parts: ResidencesParts
+  readonly #byTopic = new Map<string, Residence>()
+  readonly #rescued = new Map<string, number>()
+  /** Others write to the ledger, and nothing but the ledger tells of it. */
+  readonly #isPolled: boolean
+  #spare: HintTable | null = null
+  #unlisten: (() => void) | null = null
+
+  constructor(parts: ResidencesParts) {
+    this.#parts = parts
+    this.#isPolled = parts.ledger.listen !== undefined && !parts.table.isShared
+  }
+
+  /** Whatever somebody else holds is found again, by looking, when its lease is over. */
+  get isLookedAt(): boolean {
+    return this.#isPolled || this.#spare !== null
+  }
+
+  has(topic: string): boolean {
+    return this.#byTopic.has(topic)
+  }
+
+  fillerOf(topic: string): Filler | undefined {
+    return this.#byTopic.get(topic)?.filler
+  }
+
+  /** Tasks that the sweeper had to put back. */
+  rescuedOf(topic: string): number {
+    return this.#rescued.get(topic) ?? 0
+  }
+
+  begin(topic: string): void {
+    if (!this.has(topic)) this.#byTopic.set(topic, this.#isPolled ? this.#polled(topic) : this.#loaded(topic))
+  }
+
+  async close(): Promise<void> {
+    this.#unlisten?.()
+    const all = [...this.#byTopic.values()]
+    const actors = all.flatMap(({ filler, sweeper, poller }) => [filler, sweeper ?? [], poller ?? []].flat())
+    await Promise.all(actors.map((actor) => actor.stop()))
+  }
+
+  /** The shared timetable is away: its spare one is filled until it is back. */
+  fillSpare(spare: HintTable): void {
+    this.#spare = spare
+    for (const [topic, residence] of this.#byTopic) this.#poll(topic, residence, spare)
+  }
+
+  leaveSpare(): void {
+    this.#spare = null
+    for (const residence of this.#byTopic.values()) {
+      void residence.poller?.stop()
+      delete residence.poller
+    }
+  }
+
+  /** When this is over, the timetable has all that the ledger has. */
+  async reconcile(): Promise<void> {
+    for (const { filler } of this.#byTopic.values()) if (filler instanceof Loader) await filler.reconcile()
+  }
+
+  #polled(topic: string): Residence {
+    const { ledger, table } = this.#parts
+    this.#unlisten ??= ledger.listen?.((of) => this.#hear(of)) ?? null
+    const filler = this.#poller(topic, table)
+    filler.start()
+    return { filler }
+  }
+
+  #loaded(topic: string): Residence {
+    const { ledger, table, ringing, clock, logger, residentMs, onError } = this.#parts
+    const filler = new Loader(
+      topic,
+      ledger,
+      table,
+      clock,
+      () => residentMs(topic),
+      (error) => onError('load', error),
+    )
+    const onRescue = (count: number) => {
+      this.#rescued.set(topic, this.rescuedOf(topic) + count)
+      logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
+    }
+    const sweeper = new Sweeper(topic, ledger, ringing, clock, filler, onRescue, (error) =>
+      onError('sweep', error),
+    )
+    filler.start()
+    sweeper.start()
+    const residence: Residence = { filler, sweeper }
+    if (this.#spare !== null) this.#poll(topic, residence, this.#spare)
+    return residence
+  }
+
+  #poll(topic: string, residence: Residence, spare: HintTable): void {
+    residence.poller = this.#poller(topic, spare)
+    residence.poller.start()
+  }
+
+  #poller(topic: string, table: HintTable): Poller {
+    const { ledger, clock, onError } = this.#parts
+    return new Poller(topic, ledger, table, clock, (error) => onError('poll', error))
+  }
+
+  /** Somebody wrote what rings soon. */
+  #hear(topic: string | null): void {
+    for (const [name, { filler }] of this.#byTopic)
+      if (filler instanceof Poller && (topic === null || topic === name)) filler.look()
+  }
+}
