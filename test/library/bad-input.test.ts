@@ -437,7 +437,7 @@ refuses('opening', [
   ['a ledger that is none', () => Tocsin.open({ ledger: 'sqlit:./t.db' }), 'unsupported', 'sqlit:./t.db'],
   ['a ledger without a path', () => Tocsin.open({ ledger: 'sqlite:' }), 'bad-option', 'path of a file'],
   ['a ledger in memory', () => Tocsin.open({ ledger: 'sqlite::memory:' }), 'bad-option', 'path of a file'],
-  ['PostgreSQL', () => Tocsin.open({ ledger: 'postgres://u:secret@h/d' }), 'unsupported', '…@h/d'],
+  ['a MySQL', () => Tocsin.open({ ledger: 'mysql://u:secret@h/d' }), 'unsupported', '…@h/d'],
   [
     'a file as the ledger of Redis',
     () => Tocsin.open({ timetable: 'redis://localhost', ledger: 'sqlite:./t.db' }),
