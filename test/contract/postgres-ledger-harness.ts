@@ -15,6 +15,24 @@ export interface PostgresHarnessOptions {
   readonly plant?: (sound: Ledger) => Ledger
 }
 
+/** That the claims of a process end with it: a ledger of many processes cannot know. Their leases run out (sharing). */
+export const OF_ONE_PROCESS = [
+  'reopening: what the former process held is free at once, and its loss is counted',
+  'reopening: a suspect that took the process with it, alone, is poison',
+  'reopening: a stamp of the former process means nothing',
+  'reopening: what was cancelled in flight is not delivered again: it is cancelled',
+  'reopening: what the former process held can be cancelled, moved or replaced, exactly',
+  'reopening: every one of many sessions adds to the same books',
+  // A purge and the janitor at the same time: one that is gone may count for both.
+  'dead: what is purged in the same breath is not counted twice: no more are forgotten than too many',
+]
+
+/** The same by other chances, which takes long: one of them does where only the tables are divided. */
+export const MORE_OF_THE_SAME = [
+  'bookkeeping: 2,000 steps by chance are what a model says they are (seed 2)',
+  'bookkeeping: 2,000 steps by chance are what a model says they are (seed 3)',
+]
+
 /** Databases with tables and no task, by server and kind: each case gets a copy. */
 const models = new WeakMap<PostgresServer, Map<string, Promise<string>>>()
 

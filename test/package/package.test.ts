@@ -55,7 +55,14 @@ describe('the package', () => {
 
   it('opens its doors, and no others', async () => {
     const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, unknown> }
-    expect(Object.keys(exports)).toEqual(['.', './redis', './postgres', './sqlite', './testing', './package.json'])
+    expect(Object.keys(exports)).toEqual([
+      '.',
+      './redis',
+      './postgres',
+      './sqlite',
+      './testing',
+      './package.json',
+    ])
     for (const door of ['tocsin/redis', 'tocsin/sqlite']) {
       const script = `console.log(Object.keys(await import('${door}')).length > 0)`
       expect(await node('--input-type=module', '-e', script)).toBe('true')
