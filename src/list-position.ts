@@ -1,5 +1,5 @@
 /** The order of listings: by ring time, then fewer failures first, then by the bytes of the key, as stores have it. */
-import type { EntryView, ListPosition } from './timetable.ts'
+import type { EntryView, Frontier, ListPosition } from './timetable.ts'
 
 export function positionOf({ ringMs, failures, key, state, generation = 0 }: EntryView): ListPosition {
   // What has ended lies in the order in which it did; how often it failed plays no part. But of one key several may
@@ -10,6 +10,13 @@ export function positionOf({ ringMs, failures, key, state, generation = 0 }: Ent
 
 export function comparePositions(a: ListPosition, b: ListPosition): number {
   return a.ringMs - b.ringMs || a.failures - b.failures || compareKeys(a.key, b.key)
+}
+
+/** The order of hints: by ring time, then by place. */
+export function compareFrontiers(a: Frontier, b: Frontier): number {
+  // Not their difference: nowhere is before any time, and not a number away from itself.
+  if (a.ringMs !== b.ringMs) return a.ringMs < b.ringMs ? -1 : 1
+  return a.cell - b.cell || compareKeys(a.key, b.key)
 }
 
 const SURROGATE = /[\ud800-\udfff]/

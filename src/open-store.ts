@@ -85,8 +85,7 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   const { clock, random, logger } = surroundings
   if (postgres !== null) {
     const ledger = await openPostgresLedger(postgres, options, surroundings, TELL_WITHIN_MS)
-    const table = new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
-    return new LedgerStore({ ...surroundings, table, ledger })
+    return new LedgerStore({ ...surroundings, table: polledTable(ledger, surroundings), ledger })
   }
   const table = new MemoryTimetable(clock, random)
   if (!isDurable) return table
@@ -114,13 +113,17 @@ async function openCenter(
     // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
     const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
-    const { clock, random } = surroundings
-    const makeSpare = () => new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
+    const makeSpare = () => polledTable(ledger, surroundings)
     return new LedgerStore({ ...surroundings, table, ledger, makeSpare })
   } catch (error) {
     await ledger.close()
     throw error
   }
+}
+
+/** Rings in this process, by the ledger's clock. */
+function polledTable(ledger: Ledger, { clock, random }: Surroundings): MemoryTimetable {
+  return new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
 }
 
 async function openPostgresLedger(

@@ -38,7 +38,7 @@ export interface RunKind<I, A> {
 }
 
 /** A batch that is made of its items when it is sent. */
-export class Gathered<I, A> implements Batch<I, A> {
+class Gathered<I, A> implements Batch<I, A> {
   readonly #items: I[] = []
   readonly #send: (items: readonly I[], deadlineMs: number) => Promise<readonly A[]>
 
@@ -161,16 +161,16 @@ export class Runs {
     return queue
   }
 
-  /** Steps of one kind on each of some cells. */
+  /** Steps of one kind in each of some queues. */
   kindsOf<I, A>(
-    cells: readonly { readonly meta: string }[],
+    queues: readonly string[],
     name: string,
-    send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
+    send: (nth: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly RunKind<I, A>[] {
-    return cells.map(({ meta }, cell) => ({
-      queue: this.queueOf(meta),
+    return queues.map((queue, nth) => ({
+      queue: this.queueOf(queue),
       name,
-      begin: () => new Gathered<I, A>((run, deadlineMs) => send(cell, run, deadlineMs)),
+      begin: () => new Gathered<I, A>((run, deadlineMs) => send(nth, run, deadlineMs)),
     }))
   }
 

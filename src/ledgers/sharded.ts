@@ -14,7 +14,7 @@ import type {
   Recount,
   Retention,
 } from '../ledger.ts'
-import { comparePositions, compareKeys, positionOf } from '../list-position.ts'
+import { compareFrontiers, compareKeys, comparePositions, positionOf } from '../list-position.ts'
 import type {
   Books,
   CancelAnswer,
@@ -249,10 +249,6 @@ export class ShardedLedger implements Ledger {
     )
     return places.map(({ cell }) => answers.get(this.#of(cell))?.next().value as A)
   }
-}
-
-function compareFrontiers(a: Frontier, b: Frontier): number {
-  return a.ringMs - b.ringMs || a.cell - b.cell || compareKeys(a.key, b.key)
 }
 
 /** As each database has them in order. */

@@ -2,8 +2,8 @@ import { CELLS } from '../cell.ts'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type { Ledger, Loaded } from '../ledger.ts'
-import { compareKeys } from '../list-position.ts'
-import type { Frontier, Hint, HintTable, Place } from '../timetable.ts'
+import { compareFrontiers } from '../list-position.ts'
+import type { Frontier, Hint, HintTable } from '../timetable.ts'
 import { Routine } from './routine.ts'
 
 /** Hints that one reading brings. */
@@ -17,7 +17,7 @@ const STEP_MS = 1_000
  * Whoever writes puts what rings within the window, and this much later, into a shared timetable: another process may be
  * reading up to the end of its window, and not see what is being committed. No write takes longer than this.
  */
-export const OVERLAP_MS = 30_000
+const OVERLAP_MS = 30_000
 
 const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, cell: 0, key: '' }
 
@@ -90,7 +90,7 @@ export class Loader implements Filler {
 
   includes(hint: Hint): boolean {
     if (this.#table.isShared) return isNear(hint, this.#ledger.clockMs(), this.#residentMs())
-    return hint.ringMs <= this.#readingUntilMs || !isAfter(hint, this.#frontier)
+    return hint.ringMs <= this.#readingUntilMs || compareFrontiers(hint, this.#frontier) <= 0
   }
 
   get loadedUntilMs(): number {
@@ -139,7 +139,8 @@ export class Loader implements Filler {
     // Whatever others have read since: something of ours may have gone where nobody looks any more.
     if (this.#epoch !== null && epoch !== this.#epoch) this.#doubt()
     this.#epoch = epoch
-    if (!this.#isDoubtful && frontier !== null && isAfter(frontier, this.#frontier)) this.#frontier = frontier
+    if (this.#isDoubtful || frontier === null) return
+    if (compareFrontiers(frontier, this.#frontier) > 0) this.#frontier = frontier
   }
 
   /** Reads up to the end of the window, or as much as there is room for. */
@@ -179,9 +180,4 @@ export class Loader implements Filler {
 /** What belongs into a shared timetable, by the ledger's clock. */
 export function isNear({ ringMs }: Hint, nowMs: number, residentMs: number): boolean {
   return ringMs <= nowMs + residentMs + OVERLAP_MS
-}
-
-function isAfter(one: Place & { readonly ringMs: number }, { ringMs, cell, key }: Frontier): boolean {
-  if (one.ringMs !== ringMs) return one.ringMs > ringMs
-  return one.cell === cell ? compareKeys(one.key, key) > 0 : one.cell > cell
 }

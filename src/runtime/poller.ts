@@ -7,7 +7,7 @@ import { Routine } from './routine.ts'
 /** How often it looks. */
 const STEP_MS = 1_000
 /** It brings what rings within this: seen at one look, or at the next. */
-export const AHEAD_MS = 2_000
+const AHEAD_MS = 2_000
 const PAGE = 1_000
 /** After so long it begins again with what rings first, though it has not got to the end. */
 const ROUND_MS = 5_000

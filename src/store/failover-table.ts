@@ -56,10 +56,6 @@ export class FailoverTable implements HintTable {
     this.lookMs = shared.lookMs
   }
 
-  get isAway(): boolean {
-    return this.#spare !== null
-  }
-
   claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
     return this.#ring((table) => table.claim(at, request))
   }

@@ -1,4 +1,5 @@
 /** Lists as PostgreSQL's array literals: one parameter for a thousand tasks, made in one go. */
+import type { Place } from '../../timetable.ts'
 
 const QUOTED = /["\\]/
 const QUOTED_ALL = /["\\]/g
@@ -20,4 +21,8 @@ export function numberArray(values: readonly number[]): string {
 
 export function booleanArray(values: readonly boolean[]): string {
   return `{${values.map((value) => (value ? 't' : 'f')).join(',')}}`
+}
+
+export function placeArrays(places: readonly Place[]): [cells: string, keys: string] {
+  return [numberArray(places.map(({ cell }) => cell)), textArray(places.map(({ key }) => key))]
 }

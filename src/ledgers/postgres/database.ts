@@ -1,8 +1,9 @@
 import type { Pool, PoolClient } from 'pg'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
+import { RecordClock } from '../../record-clock.ts'
 import { asStep } from './prepared-steps.ts'
-import { isUndone, translated } from './trouble.ts'
+import { isLocked, isUndone, translated } from './trouble.ts'
 import type { Speaker } from './writes.ts'
 
 /** A statement that was undone because two waited for each other is tried again so often. */
@@ -44,7 +45,7 @@ export class Database {
   readonly where: string
   /** How a statement is said. */
   said: (text: string) => string = (text) => text
-  #heard: { readonly ms: number; readonly atMs: number } | null = null
+  readonly recordClock: RecordClock
 
   constructor(pool: Pool, types: TypeParsers, clock: Clock, callTimeoutMs: number, where: string) {
     this.#pool = pool
@@ -54,25 +55,12 @@ export class Database {
       getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)),
     }
     this.where = where
+    this.recordClock = new RecordClock(clock)
   }
 
   /** For a call that is made now. */
   deadlineMs(): number {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
-  }
-
-  /** What its clock says, as far as we have heard: it lags by the way of an answer, and never leads. */
-  clockMs(): number {
-    if (this.#heard === null) return this.#clock.now()
-    return this.#heard.ms + Math.max(0, Math.floor(this.#clock.monotonicNow() - this.#heard.atMs))
-  }
-
-  heardAgoMs(): number {
-    return this.#heard === null ? Number.POSITIVE_INFINITY : this.#clock.monotonicNow() - this.#heard.atMs
-  }
-
-  heardNow(ms: number): void {
-    this.#heard = { ms, atMs: this.#clock.monotonicNow() }
   }
 
   /** Statements of one call. */
@@ -90,6 +78,11 @@ export class Database {
     this.said = asStep
   }
 
+  /** One statement that may be repeated, with all the time that a call has. */
+  ask(doing: string, text: string, values: readonly unknown[] = []): Promise<unknown[][]> {
+    return this.query(text, values, { doing, deadlineMs: this.deadlineMs(), isRepeatable: true })
+  }
+
   async query(text: string, values: readonly unknown[], call: Call): Promise<unknown[][]> {
     const statement = {
       text: this.said(text),
@@ -99,10 +92,7 @@ export class Database {
     }
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#within(call, async (client, sent) => {
-          sent()
-          return (await client.query(statement)).rows as unknown[][]
-        })
+        return await this.#within(call, async (client) => (await client.query(statement)).rows as unknown[][])
       } catch (error) {
         if (!isUndone(error) || tries === TRIES) throw this.#told(error, call, true)
       }
@@ -112,19 +102,15 @@ export class Database {
   /** Several statements on one connection, which is given back whatever happens. */
   async session<T>(work: (client: PoolClient) => Promise<T>, call: Call): Promise<T> {
     try {
-      return await this.#within(call, (client, sent) => {
-        sent()
-        return work(client)
-      })
+      return await this.#within(call, work)
     } catch (error) {
       throw this.#told(error, call, true)
     }
   }
 
-  async #within<T>(call: Call, work: (client: PoolClient, sent: () => void) => Promise<T>): Promise<T> {
+  async #within<T>(call: Call, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#client(call)
     let isOver = false
-    let isSent = false
     let callOff = () => {}
     const late = new Promise<never>((_, reject) => {
       const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
@@ -134,9 +120,7 @@ export class Database {
     const onError = () => {}
     client.on('error', onError)
     try {
-      const answer = work(client, () => {
-        isSent = true
-      })
+      const answer = work(client)
       answer.catch(() => {})
       const result = await Promise.race([answer, late])
       isOver = true
@@ -144,7 +128,7 @@ export class Database {
     } catch (error) {
       // A statement's own error leaves the connection as good as before.
       isOver = isStatementError(error)
-      throw isOver ? error : this.#told(error, call, isSent)
+      throw isOver ? error : this.#told(error, call, true)
     } finally {
       callOff()
       client.off('error', onError)
@@ -176,13 +160,9 @@ export class Database {
 
   #told(error: unknown, { doing, isRepeatable }: Call, isSent: boolean): unknown {
     // Those that the caller looks at as they are.
-    if (!TocsinError.is(error) && isSent && (isUndone(error) || isLockTimeout(error))) return error
+    if (!TocsinError.is(error) && isSent && (isUndone(error) || isLocked(error))) return error
     return translated(error, this.where, doing, isRepeatable, isSent)
   }
-}
-
-function isLockTimeout(error: unknown): boolean {
-  return (error as { code?: unknown } | null)?.code === '55P03'
 }
 
 function isStatementError(error: unknown): boolean {

@@ -27,10 +27,10 @@ import type {
   RingTime,
   Selection,
 } from '../../timetable.ts'
-import { Failure, Gathered, Later, type RunKind, type Runs } from '../../runs.ts'
+import { Failure, Later, type RunKind, type Runs } from '../../runs.ts'
+import { COUNTERS } from '../rows.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
-import { COUNTERS } from './migrations.ts'
 import { Readings } from './readings.ts'
 import type { Transactions } from './transactions.ts'
 import { isLocked, translated } from './trouble.ts'
@@ -74,12 +74,9 @@ export class Topics {
   async made(name: string): Promise<TopicName> {
     const known = await this.seen(name)
     if (known !== null) return { id: known, name }
-    const call = { doing: 'topic', deadlineMs: this.#database.deadlineMs(), isRepeatable: true }
-    await this.#database.query(
-      'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING',
-      [name],
-      call,
-    )
+    await this.#database.ask('topic', 'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING', [
+      name,
+    ])
     return { id: (await this.seen(name)) as number, name }
   }
 
@@ -87,8 +84,7 @@ export class Topics {
   async seen(name: string): Promise<number | null> {
     const known = this.#known.get(name)
     if (known !== undefined) return known
-    const call = { doing: 'topic', deadlineMs: this.#database.deadlineMs(), isRepeatable: true }
-    const [row] = await this.#database.query('SELECT id FROM tocsin.topic WHERE name = $1', [name], call)
+    const [row] = await this.#database.ask('topic', 'SELECT id FROM tocsin.topic WHERE name = $1', [name])
     if (row === undefined) return null
     this.#known.set(name, row[0] as number)
     return row[0] as number
@@ -109,9 +105,7 @@ export class PostgresLedger implements Ledger {
     this.#parts = parts
     this.id = parts.id
     const { database } = parts
-    this.#readings = new Readings((text, values) =>
-      database.query(text, values, { doing: 'read', deadlineMs: database.deadlineMs(), isRepeatable: true }),
-    )
+    this.#readings = new Readings((text, values) => database.ask('read', text, values))
   }
 
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
@@ -152,7 +146,8 @@ export class PostgresLedger implements Ledger {
 
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
     const { writes } = this.#parts
-    const items = places.map(({ key, cell }) => ({ key, cell, ...request }))
+    const { stamp, leaseMs, nowMs, alone } = request
+    const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs, nowMs, alone }))
     return this.#batched<ClaimItem, ClaimVerdict>(
       { topic, name: 'claim', way: 'claim', isRepeatable: true },
       items,
@@ -247,7 +242,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async topics(): Promise<string[]> {
-    const rows = await this.#ask('topics', 'SELECT name FROM tocsin.topic ORDER BY name', [])
+    const rows = await this.#parts.database.ask('topics', 'SELECT name FROM tocsin.topic ORDER BY name', [])
     return (rows as [string][]).map(([name]) => name)
   }
 
@@ -256,25 +251,34 @@ export class PostgresLedger implements Ledger {
     { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
   ): Promise<{ ended: number; dead: number }> {
     const id = await this.#seen(topic)
-    const [[ended = 0] = []] = await this.#ask('forget', WRITES.forgetEnded, [id, endedBeforeMs, limit])
+    const [[ended = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetEnded, [
+      id,
+      endedBeforeMs,
+      limit,
+    ])
     const room = limit - Number(ended)
-    const [[dead = 0] = []] = await this.#ask('forget', WRITES.forgetDead, [id, deadBeforeMs, deadMax, room])
+    const [[dead = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetDead, [
+      id,
+      deadBeforeMs,
+      deadMax,
+      room,
+    ])
     await this.#putBooksTogether(id)
     return { ended: Number(ended), dead: Number(dead) }
   }
 
   async nowMs(): Promise<number> {
-    const [row] = await this.#ask('time', 'SELECT tocsin.now_ms()', [])
+    const [row] = await this.#parts.database.ask('time', 'SELECT tocsin.now_ms()', [])
     const nowMs = row?.[0] as number
-    this.#parts.database.heardNow(nowMs)
+    this.#parts.database.recordClock.heard(nowMs)
     return nowMs
   }
 
   clockMs(): number {
-    const { database } = this.#parts
+    const { recordClock } = this.#parts.database
     // Its clock may have stepped since it was last heard of.
-    if (database.heardAgoMs() > CLOCK_AGE_MAX_MS && !this.#isAsking) void this.#askClock()
-    return database.clockMs()
+    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS && !this.#isAsking) void this.#askClock()
+    return recordClock.now()
   }
 
   async #askClock(): Promise<void> {
@@ -291,11 +295,6 @@ export class PostgresLedger implements Ledger {
     return this.#parts.close()
   }
 
-  #ask(doing: string, text: string, values: readonly unknown[]): Promise<unknown[][]> {
-    const { database } = this.#parts
-    return database.query(text, values, { doing, deadlineMs: database.deadlineMs(), isRepeatable: true })
-  }
-
   /** -1: there is no such topic yet, and so no row. */
   async #seen(topic: string): Promise<number> {
     return (await this.#parts.topics.seen(topic)) ?? -1
@@ -303,7 +302,7 @@ export class PostgresLedger implements Ledger {
 
   async #putBooksTogether(topic: number): Promise<void> {
     const sums = COUNTERS.map((name) => `coalesce(sum(${name}), 0)`).join(', ')
-    await this.#ask(
+    await this.#parts.database.ask(
       'books',
       `WITH rows AS (
          DELETE FROM tocsin.tally WHERE ctid = ANY (ARRAY(
@@ -348,18 +347,14 @@ export class PostgresLedger implements Ledger {
     if (known !== undefined) return known as unknown as readonly RunKind<I, A>[]
     const { runs, topics } = this.#parts
     const isCreating = of.name.startsWith('schedule')
-    const kinds = Array.from({ length: LANES }, (_, lane): RunKind<I, A> => ({
-      queue: runs.queueOf(`${of.topic}/${of.way}/${lane}`),
-      name: of.name,
-      begin: () =>
-        new Gathered<I, A>(async (items, deadlineMs) => {
-          // What is only asked after, or cancelled, does not become a topic by that.
-          const topic = isCreating
-            ? await topics.made(of.topic)
-            : { id: await this.#seen(of.topic), name: of.topic }
-          return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
-        }),
-    }))
+    const lanes = Array.from({ length: LANES }, (_, lane) => `${of.topic}/${of.way}/${lane}`)
+    const kinds = runs.kindsOf<I, A>(lanes, of.name, async (_, items, deadlineMs) => {
+      // What is only asked after, or cancelled, does not become a topic by that.
+      const topic = isCreating
+        ? await topics.made(of.topic)
+        : { id: await this.#seen(of.topic), name: of.topic }
+      return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
+    })
     // A reschedule by the millisecond has a name of its own every time.
     if (!of.name.startsWith('reschedule')) this.#kinds.set(name, kinds as readonly RunKind<never, unknown>[])
     return kinds

@@ -1,5 +1,5 @@
 import { TocsinError } from '../../errors.ts'
-import { DEAD } from './rows.ts'
+import { COUNTERS, DEAD } from '../rows.ts'
 
 /**
  * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
@@ -98,20 +98,6 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
 
 /** Ids that one statement takes in advance. */
 export const GENERATIONS = 1_024
-
-/** Columns of tocsin.tally. */
-export const COUNTERS = [
-  'scheduled',
-  'done',
-  'cancelled',
-  'obsolete',
-  'dead',
-  'claimed',
-  'purged',
-  'done_swept',
-  'cancelled_swept',
-  'obsolete_swept',
-] as const
 
 function partitioned(name: string, partitions: number, options = ''): string {
   const storage = options === '' ? '' : ` WITH (${options})`

@@ -13,17 +13,9 @@ import type {
   Place,
   Selection,
 } from '../../timetable.ts'
-import { numberArray, textArray } from './arrays.ts'
-import {
-  DEAD,
-  ENDED_STATES,
-  type EndedRow,
-  endedView,
-  type HintRow,
-  hintOf,
-  type LiveRow,
-  liveView,
-} from './rows.ts'
+import { DEAD, ENDED_STATES, endedView, liveView, type SeenEndedRow, type SeenLiveRow } from '../rows.ts'
+import { placeArrays } from './arrays.ts'
+import { type HintRow, hintOfRow } from './rows.ts'
 
 /** Keys that one page of `find` brings. */
 const FOUND_MAX = 1_000
@@ -39,6 +31,8 @@ const LIVE = `key, generation, due_ms, ring_ms, priority, failures, deliveries, 
   created_ms, updated_ms, error, array_to_string(tags, E'\\n') AS tags, body`
 const ENDED = `key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
   array_to_string(tags, E'\\n') AS tags, body`
+
+type LiveRow = SeenLiveRow & { readonly is_claimed: boolean }
 
 type Ask = (text: string, values: readonly unknown[]) => Promise<unknown[][]>
 
@@ -59,8 +53,8 @@ export class Readings {
          ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true`,
       [id, cell, key],
     )
-    const [live, ended] = row as [LiveRow | null, EndedRow | null]
-    if (live !== null) return liveView(topic, live)
+    const [live, ended] = row as [LiveRow | null, SeenEndedRow | null]
+    if (live !== null) return liveView(topic, live, live.is_claimed)
     return ended === null ? null : endedView(topic, ended)
   }
 
@@ -68,12 +62,12 @@ export class Readings {
     const rows = await this.#ask(
       `SELECT ${HINT} FROM unnest($2::smallint[], $3::text[]) AS i (cell, key)
        JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key WHERE NOT l.marked`,
-      [id, numberArray(places.map(({ cell }) => cell)), textArray(places.map(({ key }) => key))],
+      [id, ...placeArrays(places)],
     )
     const found = new Map((rows as HintRow[]).map((row) => [row[0], row]))
     return places.map(({ key }) => {
       const row = found.get(key)
-      return row === undefined ? null : hintOf(row)
+      return row === undefined ? null : hintOfRow(row)
     })
   }
 
@@ -91,7 +85,7 @@ export class Readings {
     const rows = (await this.#ask(LOAD, values)) as HintRow[]
     const last = rows.length === limit ? rows.at(-1) : undefined
     return {
-      hints: rows.map(hintOf),
+      hints: rows.map(hintOfRow),
       orderMs: rows.map(([, , ringMs]) => ringMs),
       frontier: last === undefined ? null : { ringMs: last[2], cell: last[1], key: last[0] },
     }
@@ -206,7 +200,7 @@ export class Readings {
          ORDER BY ring_ms, failures, key LIMIT ${where.value(query.limit)}) AS l`,
       where.values,
     )
-    return (rows as [LiveRow][]).map(([row]) => liveView(topic, row))
+    return (rows as [LiveRow][]).map(([row]) => liveView(topic, row, row.is_claimed))
   }
 
   async #listEnded(topic: string, id: number, state: number, query: ListQuery): Promise<EntryView[]> {
@@ -225,7 +219,7 @@ export class Readings {
          ORDER BY ended_ms, key, generation LIMIT ${where.value(query.limit)}) AS e`,
       where.values,
     )
-    return (rows as [EndedRow][]).map(([row]) => endedView(topic, row))
+    return (rows as [SeenEndedRow][]).map(([row]) => endedView(topic, row))
   }
 }
 

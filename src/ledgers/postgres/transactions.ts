@@ -152,14 +152,9 @@ export class Transactions {
     for (let waitMs = ASK_MS_MIN; !isPointless();) {
       await sleep(this.#clock, waitMs, undefined, true)
       waitMs = Math.min(waitMs * 2, ASK_MS_MAX)
-      const call = {
-        doing: 'follow',
-        deadlineMs: this.#database.deadlineMs(),
-        isRepeatable: true,
-      }
       const asked = [...xids]
       const rows = await this.#database
-        .query('SELECT pg_xact_status(xid::xid8) FROM unnest($1::text[]) AS xid', [asked], call)
+        .ask('follow', 'SELECT pg_xact_status(xid::xid8) FROM unnest($1::text[]) AS xid', [asked])
         .catch(() => null)
       if (rows?.every(([status]) => status !== 'in progress') !== true) continue
       for (const xid of asked) xids.delete(xid)

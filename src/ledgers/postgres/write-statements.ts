@@ -8,11 +8,7 @@
  */
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../rescue.ts'
-import { CANCELLED, DEAD, DONE, OBSOLETE } from './rows.ts'
-
-/** In the column `started`: claimed alone, and its start recorded. */
-const ALONE = 1
-const STARTED_ALONE = 2
+import { ALONE, CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../rows.ts'
 
 const t = (lockTimeout: string, also = ''): string => `t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms${also},

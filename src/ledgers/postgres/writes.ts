@@ -10,10 +10,9 @@ import type {
 } from '../../ledger.ts'
 import { poisonText } from '../../rescue.ts'
 import { ringMsAt } from '../../ring-time.ts'
-import { taskId } from '../../task.ts'
 import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
-import { booleanArray, numberArray, textArray } from './arrays.ts'
-import { DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsOf, tagsText } from './rows.ts'
+import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
+import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { WRITES } from './write-statements.ts'
 
 /** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
@@ -49,9 +48,6 @@ const IN_FLIGHT = 3
 
 /** A key that was kept and then gone, again and again: after so many times that is no accident. */
 const KEEP_TRIES = 10
-
-/** What nobody will be told of. */
-export const TELL_NOBODY = 0
 
 export class Writes {
   readonly #session: number
@@ -332,10 +328,6 @@ const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 const GOES_ON = new Set(['retry', 'snooze', 'return', 'lost'])
 
-function placeArrays(places: readonly Place[]): [cells: string, keys: string] {
-  return [numberArray(places.map(({ cell }) => cell)), textArray(places.map(({ key }) => key))]
-}
-
 function fresh(key: string, cell: number, ringMs: number, priority: number): Hint {
   return { key, cell, ringMs, failures: 0, priority: priorityOf(priority), isSuspect: false }
 }
@@ -358,23 +350,12 @@ function written(
 
 /** Null: it takes the longer statement. */
 function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict | null {
-  const [, verdict, generation, body, dueMs, ringMs, failures, deliveries, tags, priority, , endsInMs] = row
+  const [, verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority, , endsInMs] = row
   const { key } = item
-  if (verdict === 'ours')
-    return {
-      kind: 'ours',
-      task: {
-        id: taskId(topic, key, generation),
-        key,
-        body,
-        dueMs,
-        ringMs,
-        failures,
-        deliveries,
-        tags: tagsOf(tags),
-        priority: priorityOf(priority),
-      },
-    }
+  if (verdict === 'ours') {
+    const claimed = { key, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority }
+    return { kind: 'ours', task: claimedTaskOf(topic, claimed) }
+  }
   if (verdict === 'gone') return { kind: 'gone' }
   if (verdict === 'locked') return { kind: 'held', leaseEndInMs: LOCKED_MS }
   if (verdict === 'held') return { kind: 'held', leaseEndInMs: endsInMs }
@@ -393,7 +374,7 @@ function verdictOfLapsed(topic: string, item: ClaimItem, row: ClaimRow): ClaimVe
 
 function waiting({ key, cell }: Place, row: ClaimRow, losses: number): Hint {
   const [, , , , , ringMs, failures, , , priority, lost] = row
-  return hintOf([key, cell, ringMs, failures, priority, lost + losses, null, 0])
+  return hintOf({ key, cell, ring_ms: ringMs, failures, priority, lost: lost + losses })
 }
 
 function outcomeColumns(outcome: LedgerSettlement['outcome']): {
@@ -422,5 +403,5 @@ function settledOf({ key, cell }: LedgerSettlement, row: SettleRow): LedgerSettl
   if (answer === 'stale') return STALE
   if (fate === 'poison') return { ...ENDED, poison: poisonText(lost) }
   if (!GOES_ON.has(fate)) return ENDED
-  return { answer, hint: hintOf([key, cell, ringMs, failures, priority, lost, null, 0]) }
+  return { answer, hint: hintOf({ key, cell, ring_ms: ringMs, failures, priority, lost }) }
 }

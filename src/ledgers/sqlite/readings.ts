@@ -15,17 +15,8 @@ import type {
   Selection,
 } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
-import {
-  checkIntact,
-  DEAD,
-  ENDED_STATES,
-  type EndedRow,
-  endedView,
-  hintOf,
-  type LiveRow,
-  liveView,
-  type WaitingRow,
-} from './rows.ts'
+import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
+import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
 
 /** Keys that one page of `find` brings. */
 const FOUND_MAX = 1_000

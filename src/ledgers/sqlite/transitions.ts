@@ -20,22 +20,21 @@ import type { DeadCause } from '../../task.ts'
 import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import {
-  checksumOf,
-  type ClaimedRow,
   claimedTaskOf,
-  DAMAGED,
+  type Counter,
+  COUNTERS,
+  ALONE,
   DEAD,
-  type EndedRow,
   type EndedState,
   ENDED_STATES,
   hintOf,
-  isIntact,
-  type LiveRow,
   priorityNumber,
+  STARTED_ALONE,
   tagsOf,
   tagsText,
-} from './rows.ts'
-import { ALONE, type Counter, COUNTERS, PLUCKED, STARTED_ALONE, WRITES } from './write-statements.ts'
+} from '../rows.ts'
+import { checksumOf, type ClaimedRow, DAMAGED, type EndedRow, isIntact, type LiveRow } from './rows.ts'
+import { PLUCKED, WRITES } from './write-statements.ts'
 
 /** How a row is, before somebody takes it. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }

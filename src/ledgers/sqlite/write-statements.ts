@@ -1,25 +1,5 @@
 /** What transitions.ts says to SQLite. */
-import { DEAD } from './rows.ts'
-
-/** In the column `started`: claimed alone, and its start recorded. */
-export const ALONE = 1
-export const STARTED_ALONE = 2
-
-/** Columns of tocsin_topic that move with the writes. */
-export const COUNTERS = [
-  'scheduled',
-  'done',
-  'cancelled',
-  'obsolete',
-  'dead',
-  'claimed',
-  'purged',
-  'done_swept',
-  'cancelled_swept',
-  'obsolete_swept',
-] as const
-
-export type Counter = (typeof COUNTERS)[number]
+import { ALONE, DEAD, STARTED_ALONE } from '../rows.ts'
 
 const AT = 'topic = ? AND cell = ? AND key = ?'
 const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'

@@ -2,7 +2,7 @@ import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import type { Call, Connection } from './connection.ts'
 import type { CellKeys } from './keys.ts'
-import type { RecordClock } from './record-clock.ts'
+import type { RecordClock } from '../../record-clock.ts'
 import type { ScriptName, Scripts } from './scripts.ts'
 import { refused } from './trouble.ts'
 

@@ -138,7 +138,7 @@ export class RedisHintTable implements HintTable {
     const known = this.#kindsOf.get(topic)
     if (known !== undefined) return known
     const { runs, keys } = this.#parts
-    const cells = keys.ofTopic(topic)
+    const cells = keys.queuesOf(topic)
     const putting = (mode: 'set' | 'lower') =>
       runs.kindsOf<Hint, boolean>(cells, `put/${mode}`, async (cell, hints, deadlineMs) => {
         const args = putArgs(hints, mode)

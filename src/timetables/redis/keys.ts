@@ -55,6 +55,11 @@ export class Keys {
     return cells
   }
 
+  /** A queue per cell for what is to be done there, by the name of its meta key. */
+  queuesOf(topic: string): string[] {
+    return this.ofTopic(topic).map(({ meta }) => meta)
+  }
+
   #make(topic: string, cell: number): CellKeys {
     const named = (name: (typeof NAMES)[number]) => `${this.#prefix}:{${topic}:${cell}}:${name}`
     const channel = named('wake') + this.#channelEnd

@@ -30,7 +30,7 @@ import { createdText } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
 import { type Candidate, type CandidatePage, listPage } from './listing.ts'
-import type { RecordClock } from './record-clock.ts'
+import type { RecordClock } from '../../record-clock.ts'
 import type { Replicas } from './replicas.ts'
 import type { RunKind, Runs } from '../../runs.ts'
 import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
@@ -305,7 +305,7 @@ export class RedisTimetable implements Timetable {
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly RunKind<I, A>[] {
     const { keys, runs } = this.#parts
-    return runs.kindsOf(keys.ofTopic(topic), name, send)
+    return runs.kindsOf(keys.queuesOf(topic), name, send)
   }
 
   #writeScript<A extends readonly unknown[]>(

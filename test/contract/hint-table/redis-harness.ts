@@ -1,16 +1,12 @@
-import { setImmediate } from 'node:timers'
-import { createClient } from '@redis/client'
 import { silentLogger } from '../../../src/logger.ts'
 import type { Random } from '../../../src/random.ts'
-import { VirtualClock } from '../../../src/testing/virtual-clock.ts'
 import type { HintTable } from '../../../src/timetable.ts'
 import { openRedisHints } from '../../../src/timetables/redis/open.ts'
-import { loadScripts, readLua } from '../../../src/timetables/redis/scripts.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'
-import { seededFraction } from '../timetable/helpers.ts'
+import { seededRandom } from '../memory-harness.ts'
+import { redisOnVirtualClock } from '../redis-virtual-clock.ts'
 import { type HintHarness, wrap } from './helpers.ts'
 
-const START_MS = Date.UTC(2026, 0, 1)
 let opened = 0
 
 /** What cases about Redis itself want besides. */
@@ -24,13 +20,6 @@ export interface RedisHintHarness extends HintHarness {
   wipe(): Promise<void>
 }
 
-/** Its turns are not watched by the leak check, which takes a stack for each: see ../redis-harness.ts. */
-class UnwatchedVirtualClock extends VirtualClock {
-  override turn(): Promise<void> {
-    return new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
 export interface RedisHintOptions {
   /** By default each table has chances of its own. */
   readonly random?: Random
@@ -38,28 +27,16 @@ export interface RedisHintOptions {
   readonly read?: (name: string) => string
 }
 
-/** As openOnVirtualClock of ../redis-harness.ts: the same scripts, but they ask a key for the time. */
+/** On a clock that stands still until it is told to move. */
 export async function openRedisHintTable(
   server: RedisServer,
-  { read = readLua, random }: RedisHintOptions = {},
+  { read, random }: RedisHintOptions = {},
 ): Promise<RedisHintHarness> {
   const prefix = `hints-${++opened}`
-  const clockKey = `${prefix}:clock`
-  const scripts = loadScripts((name) =>
-    read(name).replace("redis.call('TIME')", `redis.call('LRANGE', '${clockKey}', 0, -1)`),
-  )
-  const clock = new UnwatchedVirtualClock(START_MS)
-  const hand = createClient({ url: server.url })
-  hand.on('error', () => {})
-  await hand.connect()
-  const setClock = async () => {
-    const nowMs = clock.now()
-    const time = [String(Math.floor(nowMs / 1000)), String((nowMs % 1000) * 1000)]
-    await hand.eval(SET_CLOCK, { keys: [clockKey], arguments: time })
-  }
-  await setClock()
+  const { clock, scripts, hand, setClock, advance } = await redisOnVirtualClock(server, prefix, read)
   const tables = new Set<HintTable>()
   const open = async (url: string): Promise<HintTable> => {
+    // Another seed for every table: no two processes make the same names.
     const chance = random ?? seededRandom(++opened)
     const surroundings = { clock, random: chance, logger: silentLogger, scripts }
     const redis = await openRedisHints({ url }, { prefix, callTimeoutMs: 5_000 }, surroundings)
@@ -87,21 +64,10 @@ export async function openRedisHintTable(
       await hand.flushAll()
       await setClock()
     },
-    async advance(ms) {
-      clock.moveTo(clock.monotonicNow() + ms)
-      await setClock()
-    },
+    advance,
     async close() {
       await Promise.all([...tables].map((table) => table.close()))
       hand.destroy()
     },
   }
-}
-
-const SET_CLOCK = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], ARGV[1], ARGV[2])"
-
-/** Another seed for every table: no two processes make the same names. */
-function seededRandom(seed: number): Random {
-  let made = 0
-  return { fraction: seededFraction(seed), uniqueId: () => `id-${seed}-${++made}` }
 }

@@ -1,9 +1,9 @@
-import type { Clock } from '../../clock.ts'
+import type { Clock } from './clock.ts'
 
 /**
- * What Redis's clock says, as far as we have heard: its last answer, and the time since by our monotonic clock. It
- * lags by the way an answer takes, never leads; this machine's wall clock has no say. It decides nothing: due times
- * are decided by the scripts. It only says when a task was made, and how far away a ring is.
+ * What a server's clock says, as far as we have heard: its last answer, and the time since by our monotonic clock. It
+ * lags by the way an answer takes, never leads; this machine's wall clock has no say. So what goes by it is never early
+ * by the server's clock. Where a server can decide by its own clock, it does.
  */
 export class RecordClock {
   readonly #clock: Clock
