@@ -73,7 +73,7 @@ function expectIndexesOnly(nodes: readonly Plan[]): void {
   const scans = nodes.filter((node) => node['Relation Name'] === 'live')
   expect(scans.length).toBeGreaterThan(0)
   for (const scan of scans)
-    expect(['Index Scan', 'Index Only Scan', 'ModifyTable']).toContain(scan['Node Type'])
+    expect(['Index Scan', 'Index Only Scan', 'Tid Scan', 'ModifyTable']).toContain(scan['Node Type'])
 }
 
 test(`the due scan over ${ROWS.toLocaleString('en')} rows`, async () => {

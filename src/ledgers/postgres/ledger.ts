@@ -49,8 +49,11 @@ export interface PostgresParts {
   readonly close: () => Promise<void>
 }
 
-/** Statements of a topic that may be under way at once. A key always goes the same way, so that its steps keep their order. */
-const LANES = 4
+/**
+ * Statements of a topic that may be under way at once, of each kind. A key always goes the same way, so that its steps
+ * keep their order. More of them would be smaller, and cost more.
+ */
+const LANES = 2
 
 /** What somebody else's transaction holds is settled when it is over: asked for again after so long. */
 const LOCKED_MS = 50

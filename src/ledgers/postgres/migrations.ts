@@ -61,7 +61,8 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         tags text[],
         body text NOT NULL,
         PRIMARY KEY (topic, cell, key)
-      ) ${partitioned('live', partitions, 'fillfactor = 70')}
+      -- Half of each page is room for the claims of its tasks, which often come all at once: they then touch no index.
+      ) ${partitioned('live', partitions, 'fillfactor = 45')}
       CREATE INDEX live_ring ON tocsin.live (topic, ring_ms, cell, key);
       -- Only tasks with tags are in these.
       ${[1, 2, 3, 4]
@@ -87,9 +88,10 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         error text,
         cause text,
         tags text[],
-        body text NOT NULL,
-        PRIMARY KEY (topic, cell, key, generation)
+        body text NOT NULL
       ) ${partitioned('ended', partitions)}
+      -- Not unique: nearly all that is ever written here is new, and to make sure of it would take as long as to write it.
+      CREATE INDEX ended_key ON tocsin.ended (topic, cell, key);
       CREATE INDEX ended_time ON tocsin.ended (topic, state, ended_ms);
       CREATE UNIQUE INDEX ended_dead ON tocsin.ended (topic, cell, key) WHERE state = ${DEAD};
     `,

@@ -15,10 +15,16 @@ const t = (lockTimeout: string, also = ''): string => `t AS MATERIALIZED (
       set_config('lock_timeout', coalesce(${lockTimeout}, current_setting('lock_timeout')), true) AS patience
   )`
 
-const places = (more: readonly { readonly name: string; readonly array: string }[] = []): string =>
-  `input AS MATERIALIZED (
+interface Column {
+  readonly name: string
+  readonly array: string
+}
+
+const asked = (more: readonly Column[]): string => `
     SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
-      WITH ORDINALITY AS i (cell, key${more.map(({ name }) => `, ${name}`).join('')}, n)
+      WITH ORDINALITY AS i (cell, key${more.map(({ name }) => `, ${name}`).join('')}, n)`
+
+const places = (more: readonly Column[] = []): string => `input AS MATERIALIZED (${asked(more)}
   )`
 
 const SAME = 'l.topic = $1 AND l.cell = i.cell AND l.key = i.key'
@@ -29,9 +35,23 @@ const SAME = 'l.topic = $1 AND l.cell = i.cell AND l.key = i.key'
 const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDER BY cell, key) i
     CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE ${SAME} ${lock}) l`
 const IN_ORDER = 'ORDER BY i.cell, i.key'
+
+/**
+ * The same where nearly every row is as it should be: only where it lies, which is then its shortest name. One that
+ * somebody changes at this moment lies elsewhere when it is written to; it is left, and told of as not found.
+ */
+const eachAsItShouldBe = (
+  more: readonly Column[],
+  condition: string,
+  lock: string,
+): string => `FROM (SELECT * FROM (${asked(more)}) i ${IN_ORDER}) i
+    CROSS JOIN LATERAL (SELECT l.ctid AS at FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}) l`
+/** The cell is there for tables that are divided: in each of them something lies at that place. */
+const AT = 'l.ctid = i.at AND l.cell = i.cell AND l.topic = $1'
 const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 const IS_HELD = '(l.session IS NOT NULL AND l.lease_ms > i.now_ms)'
 const CARRIED = 'topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body'
+const prefixed = (table: string, columns: string): string => columns.replaceAll(/\w+/g, `${table}.$&`)
 
 /** When something asked for as `kind` and `ms` rings. As ringMsAt of ring-time.ts has it. */
 const ringAt = (wanted: string, quantum: string): string => `least(greatest(
@@ -43,23 +63,35 @@ const tell = (soonest: string, withinMs: string, topicName: string): string =>
   `(SELECT pg_notify('tocsin', ${topicName})::text FROM t
     WHERE ${withinMs} > 0 AND (${soonest}) <= t.now_ms + ${withinMs})`
 
-/**
- * $4 ms, $5 whether it is a delay, $6 priority, $7 tags in lines, $8 body; $9 quantum, $10 patience, $11 how near is
- * told, $12 the topic's name. Answers now; what was superseded: key, how; and with 'keep' what was written and kept.
- */
-const schedule = (keep: boolean): string => `WITH ${t('$10', ", nextval('tocsin.generation') AS base")},
-  asked AS MATERIALIZED (
-    SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
-    FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
-      WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
-  ),
-  input AS MATERIALIZED (SELECT asked.*, ${ringAt('wanted', '$9::bigint')} AS due_ms FROM asked),
-  written AS (
-    INSERT INTO tocsin.live AS l
+/** $4 ms, $5 whether it is a delay, $6 priority, $7 tags in lines, $8 body; $9 quantum. */
+const NEW_TASKS = `
+    SELECT i.*, ${ringAt('wanted', '$9::bigint')} AS due_ms FROM (
+      SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+        WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
+    ) i`
+
+/** $10 patience, $11 how near is told, $12 the topic's name, $13 whether it is hoped that all of the keys are new. */
+const SCHEDULE_T = t('$10', ", nextval('tocsin.generation') AS base, $13::boolean AS hopes")
+
+const inserted = (input: string): string => `INSERT INTO tocsin.live AS l
       (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
     SELECT $1::integer, cell, key, generation, due_ms, due_ms, priority, now_ms, now_ms,
       string_to_array(tags, E'\\n'), body
-    FROM input i ${IN_ORDER}
+    FROM ${input} i ${IN_ORDER}`
+
+/** All of the keys are new, or it fails and nothing was done. To look for each key first is a quarter of the work. */
+const scheduleNew = `WITH ${SCHEDULE_T},
+  written AS (${inserted(`(${NEW_TASKS})`)} RETURNING l.due_ms),
+  booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
+  SELECT t.now_ms, NULL::json, NULL::json, NULL::json,
+    ${tell('SELECT min(due_ms) FROM written', '$11::bigint', '$12')} FROM t WHERE (SELECT count(*) FROM written) > 0`
+
+/** Answers now; what was superseded: key, how; and with 'keep' what was written and kept. */
+const schedule = (keep: boolean): string => `WITH ${SCHEDULE_T},
+  input AS MATERIALIZED (${NEW_TASKS}),
+  written AS (
+    ${inserted('input')}
     ON CONFLICT (topic, cell, key) DO UPDATE SET
       supersedes = CASE WHEN l.session IS NULL THEN 1 WHEN l.lease_ms <= excluded.updated_ms THEN 2 ELSE 3 END,
       generation = excluded.generation, due_ms = excluded.due_ms, ring_ms = excluded.ring_ms,
@@ -138,15 +170,48 @@ const reschedule = `WITH ${t('$7')}, ${places()},
 /** True, and asked before anything is buried: a key has one grave. */
 const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
 
-const CLAIM_INPUT = places([
+const CLAIM_COLUMNS = [
   { name: 'my_stamp', array: '$4::bigint[]' },
   { name: 'trusted_ms', array: '$5::bigint[]' },
   { name: 'rang_ms', array: '$6::bigint[]' },
   { name: 'alone', array: '$7::boolean[]' },
-])
+]
 
-/** What a row that is not held by anybody alive, and not lapsed, is for a claim. Others cannot lock it meanwhile. */
-const CLAIMANTS = `locked AS MATERIALIZED (
+const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
+      started = CASE WHEN i.alone THEN ${ALONE} ELSE 0 END`
+const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\\n') AS tags, l.priority`
+
+/** Between texts that are told in one. It is in no JSON, and in no tag. */
+export const SEPARATOR = '\x1e'
+const numbers = (column: string): string => `string_agg(${column}::text, ',')`
+const texts = (column: string): string => `string_agg(${column}, E'\\x1e')`
+
+/**
+ * $4 stamp, $5 lease in ms, $6 the moment of the clock that rang, $7 alone, $8 session. The way of nearly every task: it
+ * waits, and its time has come. Answers one row, of lists, or of nulls: what was not taken is not in it. To tell each
+ * task in a row of its own is half of the work on both ends.
+ */
+const claim = `WITH ${t('NULL')},
+  found AS MATERIALIZED (
+    SELECT i.n, i.cell, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at
+    ${eachAsItShouldBe(
+      CLAIM_COLUMNS,
+      `l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < ${LOSSES_OF_A_SUSPECT})`,
+      'FOR UPDATE SKIP LOCKED',
+    )}
+  ),
+  taken AS (UPDATE tocsin.live l SET ${TAKING} FROM found i WHERE ${AT} RETURNING i.n, ${TASK}),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
+  SELECT ${['n', 'generation', 'due_ms', 'ring_ms', 'failures', 'deliveries', 'priority'].map(numbers).join(', ')},
+    ${texts("coalesce(tags, '')")}, ${texts('body')} FROM taken`
+
+/**
+ * The same for whatever that left, each with a verdict; $9 is what a conviction says. Answers rows of n, verdict, the
+ * task if it is ours; else ring, failures, priority, losses, ms to the lease's end.
+ */
+const claimAny = `WITH ${t('NULL')}, ${places(CLAIM_COLUMNS)},
+  locked AS MATERIALIZED (
     SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
       l.lease_ms, l.session IS NOT NULL AS was_claimed,
       CASE
@@ -162,36 +227,7 @@ const CLAIMANTS = `locked AS MATERIALIZED (
         ELSE 'retake'
       END AS verdict
     ${eachRow('FOR UPDATE SKIP LOCKED')}
-  )`
-
-const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
-      started = CASE WHEN i.alone THEN ${ALONE} ELSE 0 END`
-const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
-      array_to_string(l.tags, E'\\n') AS tags, l.priority`
-
-/** What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow. */
-const NOT_LOCKED = `SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`
-
-/**
- * $4 stamp, $5 lease in ms, $6 the moment of the clock that rang, $7 alone, $8 session. The way of nearly every task: it
- * waits, and its time has come. What else there may be is told, and not touched. Answers rows of n, verdict, the task if
- * it is ours; else ring, failures, priority, losses, ms to the lease's end.
- */
-const claim = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
-  taken AS (
-    UPDATE tocsin.live l SET ${TAKING} FROM locked i WHERE i.verdict = 'take' AND ${SAME} RETURNING i.n, ${TASK}
   ),
-  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
-  SELECT n, 'ours' AS verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority,
-    NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
-  UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
-    FROM locked WHERE verdict <> 'take'
-  UNION ALL ${NOT_LOCKED}`
-
-/** The same for tasks whose lease is over, or whose claim is repeated; $9 is what a conviction says. */
-const claimLapsed = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
   taken AS (
     UPDATE tocsin.live l SET ${TAKING}, lost = l.lost + CASE WHEN i.was_claimed THEN 1 ELSE 0 END
     FROM locked i WHERE i.verdict IN ('take', 'retake') AND ${SAME} RETURNING i.n, ${TASK}
@@ -222,7 +258,10 @@ const claimLapsed = `WITH ${t('NULL')}, ${CLAIM_INPUT}, ${CLAIMANTS},
   UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  UNION ALL ${NOT_LOCKED}`
+  -- What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow.
+  UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`
 
 /** A second death of a key takes the place of the first. */
 function graves(dies: string): string {
@@ -247,25 +286,24 @@ const extend = `WITH ${t('NULL')},
   )
   UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.key`
 
-/** Of those that were not done: nobody holds them under that stamp, or somebody else is at them. */
-const notSettled = (session: string, done: string): string =>
-  `SELECT i.n, CASE WHEN (
-      SELECT l.session = ${session} AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME}
-    ) THEN 'locked' ELSE 'stale' END AS answer
-    FROM input i LEFT JOIN ${done} k ON k.n = i.n WHERE k.n IS NULL`
-
-/** $4 stamp, $5 state, $6 session, $7 patience: the way of nearly every task. Answers only those that it did not end. */
+/**
+ * $4 stamp, $5 state, $6 session, $7 patience: the way of nearly every task. Answers one value: null when all of them
+ * ended, else the numbers of those that did.
+ */
 const finish = `WITH ${t('$7')},
-  ${places([
-    { name: 'my_stamp', array: '$4::bigint[]' },
-    { name: 'state', array: '$5::smallint[]' },
-  ])},
-  locked AS MATERIALIZED (
-    SELECT i.* ${eachRow('FOR UPDATE')} WHERE l.session = $6 AND l.stamp = i.my_stamp
-  ),
   removed AS (
-    DELETE FROM tocsin.live l USING locked i WHERE ${SAME}
-    RETURNING l.*, i.state, i.now_ms, i.n
+    DELETE FROM tocsin.live l USING (
+      SELECT i.n, i.cell, i.now_ms, i.state, l.at
+      ${eachAsItShouldBe(
+        [
+          { name: 'my_stamp', array: '$4::bigint[]' },
+          { name: 'state', array: '$5::smallint[]' },
+        ],
+        'l.session = $6 AND l.stamp = i.my_stamp',
+        // Keeps the planner from making a join of it.
+        'OFFSET 0',
+      )}
+    ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n
   ),
   ended AS (
     INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
@@ -276,7 +314,7 @@ const finish = `WITH ${t('$7')},
     SELECT $1, count(*) FILTER (WHERE state = ${DONE}), count(*) FILTER (WHERE state = ${OBSOLETE}), -count(*)
     FROM removed HAVING count(*) > 0
   )
-  ${notSettled('$6', 'removed')}`
+  SELECT CASE WHEN count(*) < cardinality($2::smallint[]) THEN coalesce(${numbers('n')}, '') END FROM removed`
 
 /**
  * $4 stamp, $5 kind, $6 delay in ms (or the fraction of a spread), $7 error, $8 cause, $9 whether it failed, $10 session,
@@ -346,7 +384,11 @@ const settle = `WITH ${t('NULL')},
   )
   SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
   FROM judged
-  UNION ALL SELECT n, answer, NULL, NULL, NULL, NULL, NULL FROM (${notSettled('$10', 'judged')}) AS others`
+  -- Of the others nobody holds them under that stamp, or somebody else is at them.
+  UNION ALL SELECT i.n, CASE WHEN (
+      SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME}
+    ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN judged k ON k.n = i.n WHERE k.n IS NULL`
 
 /** $4 patience, $5 how near is told, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
 const replay = `WITH ${t('$4')}, ${places()},
@@ -411,12 +453,13 @@ const forgetDead = `WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM toc
   SELECT count(*) FROM emptied`
 
 export const WRITES = {
+  scheduleNew,
   schedule: schedule(false),
   scheduleKeeping: schedule(true),
   cancel,
   reschedule,
   claim,
-  claimLapsed,
+  claimAny,
   begin,
   extend,
   finish,

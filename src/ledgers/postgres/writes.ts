@@ -13,7 +13,7 @@ import { ringMsAt } from '../../ring-time.ts'
 import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
 import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
-import { WRITES } from './write-statements.ts'
+import { SEPARATOR, WRITES } from './write-statements.ts'
 
 /** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
 export interface Speaker {
@@ -46,6 +46,9 @@ const LOCKED_MS = 300
 /** In `supersedes`: a lease was running. */
 const IN_FLIGHT = 3
 
+/** After a key that was there already, so many batches are not written in the hope that all of theirs are new. */
+const HOPELESS_BATCHES = 16
+
 /** A key that was kept and then gone, again and again: after so many times that is no accident. */
 const KEEP_TRIES = 10
 
@@ -53,6 +56,8 @@ export class Writes {
   readonly #session: number
   /** Who listens to the ledger is told of what rings within this. */
   readonly #tellWithinMs: number
+  /** Batches in which keys may well be there already. */
+  #noHopeFor = 0
 
   constructor(session: number, tellWithinMs: number) {
     this.#session = session
@@ -90,6 +95,8 @@ export class Writes {
   ): Promise<LedgerScheduled[]> {
     const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, quantumMs))
     const [nowMs, superseded] = row as [number, [string, number][] | null]
+    if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
+    else if (this.#noHopeFor > 0) this.#noHopeFor--
     const how = new Map(superseded)
     return entries.map((entry) => written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
   }
@@ -163,19 +170,14 @@ export class Writes {
       this.#session,
     ]
     const verdicts = new Array<ClaimVerdict>(items.length)
-    const lapsed: number[] = []
-    for (const row of (await speaker.query(WRITES.claim, values(items))) as ClaimRow[]) {
-      const at = row[0] - 1
-      const verdict = verdictOf(topic.name, items[at] as ClaimItem, row)
-      if (verdict === null) lapsed.push(at)
-      else verdicts[at] = verdict
-    }
-    if (lapsed.length === 0) return verdicts
-    const some = lapsed.map((at) => items[at] as ClaimItem)
-    const rows = await speaker.query(WRITES.claimLapsed, [...values(some), poisonText('%s')])
+    const [taken] = await speaker.query(WRITES.claim, values(items))
+    if (putTaken(topic.name, items, taken as TakenLists, verdicts) === items.length) return verdicts
+    const left = [...items.keys()].filter((at) => verdicts[at] === undefined)
+    const some = left.map((at) => items[at] as ClaimItem)
+    const rows = await speaker.query(WRITES.claimAny, [...values(some), poisonText('%s')])
     for (const row of rows as ClaimRow[]) {
       const at = row[0] - 1
-      verdicts[lapsed[at] as number] = verdictOfLapsed(topic.name, some[at] as ClaimItem, row)
+      verdicts[left[at] as number] = verdictOf(topic.name, some[at] as ClaimItem, row)
     }
     return verdicts
   }
@@ -209,19 +211,21 @@ export class Writes {
     for (const [i, { outcome }] of settlements.entries())
       (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
     const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
-    if (ending.length > 0) await this.#finish(speaker, topic, pick(ending), ending, answers)
+    // What did not end has changed hands, or is just being changed: the longer statement knows.
+    if (ending.length > 0) others.push(...(await this.#finish(speaker, topic, pick(ending), ending, answers)))
     if (others.length > 0) await this.#settle(speaker, topic, pick(others), others, answers)
     return answers
   }
 
+  /** Answers the indexes of those that did not end. */
   async #finish(
     speaker: Speaker,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
     indexes: readonly number[],
     answers: (LedgerSettled | null)[],
-  ): Promise<void> {
-    const rows = await speaker.query(WRITES.finish, [
+  ): Promise<number[]> {
+    const [row] = await speaker.query(WRITES.finish, [
       topic.id,
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
@@ -229,9 +233,13 @@ export class Writes {
       this.#session,
       speaker.patience,
     ])
-    for (const index of indexes) answers[index] = ENDED
-    for (const [n, answer] of rows as [number, string][])
-      answers[indexes[n - 1] as number] = answer === 'stale' ? STALE : null
+    const [ended] = row as [string | null]
+    const isEnded = ended === null ? null : new Set(JSON.parse(`[${ended}]`) as number[])
+    const left: number[] = []
+    for (const [n, index] of indexes.entries())
+      if (isEnded === null || isEnded.has(n + 1)) answers[index] = ENDED
+      else left.push(index)
+    return left
   }
 
   async #settle(
@@ -295,6 +303,7 @@ export class Writes {
       speaker.patience,
       this.#tellWithinMs,
       topic.name,
+      this.#noHopeFor === 0,
     ]
   }
 }
@@ -312,6 +321,19 @@ type ClaimRow = [
   priority: number,
   lost: number,
   endsInMs: number,
+]
+
+/** What was taken, each column a list of its own. Nulls: nothing was. */
+type TakenLists = [
+  n: string | null,
+  generation: string,
+  dueMs: string,
+  ringMs: string,
+  failures: string,
+  deliveries: string,
+  priority: string,
+  tags: string,
+  body: string,
 ]
 
 type SettleRow = [
@@ -348,28 +370,68 @@ function written(
   }
 }
 
-/** Null: it takes the longer statement. */
-function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict | null {
-  const [, verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority, , endsInMs] = row
-  const { key } = item
-  if (verdict === 'ours') {
-    const claimed = { key, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority }
-    return { kind: 'ours', task: claimedTaskOf(topic, claimed) }
+/** Answers how many there are. */
+function putTaken(
+  topic: string,
+  items: readonly ClaimItem[],
+  lists: TakenLists,
+  verdicts: ClaimVerdict[],
+): number {
+  if (lists[0] === null) return 0
+  const [ns, generations, duesMs, ringsMs, failures, deliveries, priorities] = lists
+    .slice(0, 7)
+    .map((list) => JSON.parse(`[${list}]`) as number[]) as [
+    number[],
+    number[],
+    number[],
+    number[],
+    number[],
+    number[],
+    number[],
+  ]
+  const tags = lists[7].split(SEPARATOR)
+  const bodies = lists[8].split(SEPARATOR)
+  for (let i = 0; i < ns.length; i++) {
+    const at = (ns[i] as number) - 1
+    const task = claimedTaskOf(topic, {
+      key: (items[at] as ClaimItem).key,
+      generation: generations[i] as number,
+      body: bodies[i] as string,
+      due_ms: duesMs[i] as number,
+      ring_ms: ringsMs[i] as number,
+      failures: failures[i] as number,
+      deliveries: deliveries[i] as number,
+      tags: tags[i] === '' ? null : (tags[i] as string),
+      priority: priorities[i] as number,
+    })
+    verdicts[at] = { kind: 'ours', task }
   }
-  if (verdict === 'gone') return { kind: 'gone' }
-  if (verdict === 'locked') return { kind: 'held', leaseEndInMs: LOCKED_MS }
-  if (verdict === 'held') return { kind: 'held', leaseEndInMs: endsInMs }
-  if (verdict === 'later' || verdict === 'suspect') return { kind: verdict, hint: waiting(item, row, 0) }
-  return null
+  return ns.length
 }
 
-function verdictOfLapsed(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict {
-  const known = verdictOf(topic, item, row)
-  if (known !== null) return known
-  const [, verdict, , , , , , , , , lost] = row
-  if (verdict === 'poison') return { kind: 'poison', error: poisonText(lost + 1) }
-  if (verdict === 'release') return { kind: 'suspect', hint: waiting(item, row, 1) }
-  return { kind: 'gone' }
+function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict {
+  const [, verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority, lost, endsInMs] =
+    row
+  const { key } = item
+  switch (verdict) {
+    case 'ours': {
+      const claimed = { key, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority }
+      return { kind: 'ours', task: claimedTaskOf(topic, claimed) }
+    }
+    case 'locked':
+      return { kind: 'held', leaseEndInMs: LOCKED_MS }
+    case 'held':
+      return { kind: 'held', leaseEndInMs: endsInMs }
+    case 'later':
+    case 'suspect':
+      return { kind: verdict, hint: waiting(item, row, 0) }
+    case 'release':
+      return { kind: 'suspect', hint: waiting(item, row, 1) }
+    case 'poison':
+      return { kind: 'poison', error: poisonText(lost + 1) }
+    default:
+      return { kind: 'gone' }
+  }
 }
 
 function waiting({ key, cell }: Place, row: ClaimRow, losses: number): Hint {
