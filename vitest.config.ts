@@ -8,6 +8,7 @@ export default defineConfig({
     // Anchored: 'tocsin' alone would also catch 'tocsin/testing'.
     alias: [
       { find: /^tocsin$/, replacement: here('./src/index.ts') },
+      { find: /^tocsin\/(drizzle|kysely|knex|prisma)$/, replacement: here('./src/$1.ts') },
       { find: /^tocsin\/postgres$/, replacement: here('./src/postgres.ts') },
       { find: /^tocsin\/redis$/, replacement: here('./src/redis.ts') },
       { find: /^tocsin\/sqlite$/, replacement: here('./src/sqlite.ts') },

@@ -1,10 +1,11 @@
 import { CONFIG_FIELDS } from './config.ts'
 import { type Duration, durationMs } from './duration.ts'
-import { describeValue } from './errors.ts'
+import { describeValue, TocsinError } from './errors.ts'
 import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
 import { RunningConsumer } from './runtime/consumer.ts'
 import { type Performer, performGuard } from './runtime/performer.ts'
 import { decodeBody } from './schema.ts'
+import type { TaskStore } from './store.ts'
 import type { TopicDefinition } from './topic.ts'
 import type { Consumer, ConsumeOptions } from './topic-api.ts'
 import type { TopicParts } from './topic-parts.ts'
@@ -14,6 +15,15 @@ export const STOP_TIMEOUT = '20s'
 const CONCURRENCY = 64
 const BATCH_CONCURRENCY = 4
 const CONCURRENCY_MAX = 100_000
+
+function checkTransacts({ ledger }: TaskStore): void {
+  if (ledger === undefined) throw needsLedger('transaction: true')
+  if (ledger.transact === null)
+    throw new TocsinError(
+      'ledger-required',
+      'transaction: true needs its ledger in one PostgreSQL database: a handler cannot be waited for inside a transaction of SQLite, or of several databases. Make the handler idempotent instead: task.id is the same at every attempt',
+    )
+}
 
 /** From what the user gave to a consumer that runs. */
 export function startConsumer<Out>(
@@ -35,12 +45,14 @@ export function startConsumer<Out>(
     )
   checkOptions(options, ['concurrency', 'transaction', 'guard'], 'consume')
   const { guard, transaction } = options
-  if (transaction === true) throw needsLedger('transaction: true')
-  if (transaction !== undefined && transaction !== false)
+  if (transaction !== undefined && typeof transaction !== 'boolean')
     throw badOption('transaction', `expected true or false, got ${describeValue(transaction)}`)
+  const isTransactional = transaction === true
+  if (isTransactional) checkTransacts(parts.store)
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
-  const concurrency = options.concurrency ?? (batched ? BATCH_CONCURRENCY : CONCURRENCY)
+  // Each transaction has a connection to itself.
+  const concurrency = options.concurrency ?? (batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY)
   const running = new RunningConsumer<Out>({
     ...parts,
     topic: definition().name,
@@ -51,6 +63,7 @@ export function startConsumer<Out>(
     guard: guard === undefined ? null : performGuard(guard),
     concurrency: wholeNumber(concurrency, 1, CONCURRENCY_MAX, 'concurrency'),
     batched,
+    isTransactional,
   })
   const forget = settings.onChange(() => running.reconfigure())
   const stop = async (given: { readonly timeout?: Duration | undefined } = {}) => {

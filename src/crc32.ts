@@ -3,7 +3,7 @@ import { crc32 as zlibCrc32 } from 'node:zlib'
 const LONGEST_PLAIN = 64
 const NOT_PLAIN = 0x80
 
-const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+export const CRC32_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
   return crc
@@ -19,7 +19,7 @@ export function crc32(text: string): number {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i)
     if (code >= NOT_PLAIN) return zlibCrc32(text)
-    crc = (TABLE[(crc ^ code) & 0xff] as number) ^ (crc >>> 8)
+    crc = (CRC32_TABLE[(crc ^ code) & 0xff] as number) ^ (crc >>> 8)
   }
   return (crc ^ 0xffffffff) >>> 0
 }

@@ -9,6 +9,11 @@ export const ERROR_TABLE = {
     retryable: false,
     means: 'a topic name, or a second declaration of a topic, is not acceptable',
   },
+  'unknown-topic': {
+    status: 404,
+    retryable: false,
+    means: 'no program has used the topic in this database yet, so that nobody knows how its keys are placed',
+  },
   'bad-config': {
     status: 400,
     retryable: false,

@@ -6,7 +6,7 @@ export const TAG_BYTES_MAX = 64
 
 const PLAIN_TEXT = /^[\x20-\x7e]+$/
 const CONTROL_CHARACTER = /\p{Cc}/u
-const TOPIC_NAME = /^[a-z][a-z0-9._-]{0,63}$/
+export const TOPIC_NAME = /^[a-z][a-z0-9._-]{0,63}$/
 
 export function checkTopicName(name: unknown): string {
   if (typeof name === 'string' && TOPIC_NAME.test(name)) return name

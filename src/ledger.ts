@@ -14,6 +14,8 @@
  * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
  * be repeated: by their token the second call does nothing new.
  */
+import type { SlotBy } from './cell.ts'
+import type { Tx } from './tx.ts'
 import type {
   Books,
   CancelAnswer,
@@ -116,6 +118,12 @@ export interface Recount {
   readonly obsolete: number
 }
 
+/** How a program places the keys of a topic and rounds its times. */
+export interface Placing {
+  readonly slotBy: SlotBy
+  readonly mergeMs: number
+}
+
 /** What callers write: in a transaction of the ledger, or in their own. */
 export interface LedgerWrites {
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]>
@@ -143,12 +151,26 @@ export interface LedgerTransaction extends LedgerWrites {
     when: RingTime,
     quantumMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
-  /** Resolves when the transaction is over, one way or the other, or when nobody wants to know any more. */
-  ended(isPointless: () => boolean): Promise<void>
+  /**
+   * Resolves when the transaction is over, one way or the other, or when nobody wants to know any more. Undefined: what
+   * it wrote is in the news then.
+   */
+  readonly ended?: (isPointless: () => boolean) => Promise<void>
+}
+
+/** A transaction of the ledger's own in which a handler writes. */
+export interface HandlerTransaction {
+  readonly tx: Tx
+  readonly settle: (topic: string, settlements: readonly LedgerSettlement[]) => Promise<LedgerSettled[]>
 }
 
 /** Its `get` answers a live task, or else the last one of the key that ended. */
 export interface Ledger extends LedgerWrites, Looks {
+  /**
+   * For those who write to the topic without this process: it is told to the ledger with the first task, or when the topic
+   * is loaded. Who places keys otherwise than those that lie there is refused. Undefined: nobody else writes.
+   */
+  govern?(topic: string, placing: () => Placing): void
   /** Refuses what is no open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 
@@ -159,6 +181,8 @@ export interface Ledger extends LedgerWrites, Looks {
   /** What of these is still held under the stamp is trusted for another `leaseMs`. Answers how many. */
   extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number>
   settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]>
+  /** Commits when `work` answers true; otherwise nothing was done. Undefined: it cannot wait for a handler in between. */
+  readonly transact?: (work: (transaction: HandlerTransaction) => Promise<boolean>) => Promise<boolean>
 
   /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
@@ -168,7 +192,7 @@ export interface Ledger extends LedgerWrites, Looks {
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
-  /** Every topic that ever had a task. */
+  /** Every topic that ever had a task, and what is consumed. */
   topics(): Promise<string[]>
   /** Answers how many tasks it forgot: at most `limit`, the dead included. */
   forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
@@ -183,5 +207,10 @@ export interface Ledger extends LedgerWrites, Looks {
    * missed. Answers how to end it. Undefined: only this process has the ledger.
    */
   listen?(onNear: (topic: string | null) => void): () => void
+  /**
+   * What callers wrote in transactions of their own that are over: some of it, each place told to one who asks. Undefined
+   * where transactions are followed to their end.
+   */
+  news?(topic: string): Promise<Place[]>
   close(): Promise<void>
 }

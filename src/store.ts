@@ -4,6 +4,7 @@
  */
 import type { Settings } from './config.ts'
 import type { Recount } from './ledger.ts'
+import type { Tx } from './tx.ts'
 import type {
   Books,
   CancelAnswer,
@@ -13,6 +14,8 @@ import type {
   RingTime,
   ScheduleAnswer,
   Selection,
+  SettleAnswer,
+  Settlement,
   Timetable,
 } from './timetable.ts'
 
@@ -26,8 +29,18 @@ export interface LedgerDoor {
   govern(topic: string, settings: () => Settings): void
   /** Writes in the caller's transaction. Refuses what is none. */
   within(tx: unknown): StoreTransaction
+  /** A handler's writes and the outcomes of its tasks in one. Null: this ledger cannot wait for a handler in between. */
+  readonly transact: Transact | null
   audit(): Promise<TopicAudit[]>
 }
+
+/** Commits when `work` answers true; otherwise nothing was done. */
+export type Transact = (
+  work: (
+    tx: Tx,
+    settle: (topic: string, settlements: readonly (Settlement & Place)[]) => Promise<SettleAnswer[]>,
+  ) => Promise<boolean>,
+) => Promise<boolean>
 
 export interface StoreTransaction {
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]>

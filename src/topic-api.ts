@@ -3,9 +3,10 @@ import type { ConfigView, LiveConfig } from './config.ts'
 import type { Duration } from './duration.ts'
 import type { Instant } from './instant.ts'
 import type { SqliteDatabase } from './ledgers/sqlite/options.ts'
-import type { Context, Tx } from './runtime/call.ts'
+import type { Context } from './runtime/call.ts'
 import type { StopReport } from './runtime/consumer.ts'
 import type { BatchHandler, Handler } from './runtime/performer.ts'
+import type { Tx } from './tx.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, Task, TaskInfo, When } from './task.ts'
 
 /** All live tasks with a tag, or whose key has a prefix (the part before its first ':'). */
@@ -28,7 +29,10 @@ export type Selector =
 export type Shift = { readonly shift: string; readonly delay?: undefined; readonly at?: undefined }
 
 export interface WriteOptions {
-  /** The caller's transaction, in the database that has the ledger: a better-sqlite3 database that shares its file. */
+  /**
+   * The caller's transaction, in the database that has the ledger: a client of pg, what fromDrizzle and the like make of
+   * an ORM's, or a better-sqlite3 database that shares the file.
+   */
   readonly tx?: Tx | SqliteDatabase | undefined
 }
 
@@ -56,6 +60,7 @@ export interface ForecastOptions {
 export interface ConsumeOptions<Out> {
   /** Calls of the handler at a time in this process: 64 by default, 4 for batches. */
   readonly concurrency?: number | undefined
+  /** What the handler writes through `tx` of its context, and the outcome, commit together or not at all. */
   readonly transaction?: boolean | undefined
   /** Asked about many tasks at once before any of them starts; false: it ends 'obsolete', no attempt is made. */
   readonly guard?:

@@ -11,6 +11,7 @@ import type {
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
+  Placing,
   Recount,
   Retention,
 } from '../ledger.ts'
@@ -58,6 +59,10 @@ export class ShardedLedger implements Ledger {
     return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, quantumMs))
   }
 
+  govern(topic: string, placing: () => Placing): void {
+    for (const shard of this.#shards) shard.govern?.(topic, placing)
+  }
+
   /** A transaction is of one database: it may write what lives there, and nothing else. */
   within(tx: unknown): LedgerTransaction {
     const inside = this.#shards.map((shard) => shard.within(tx))
@@ -86,9 +91,6 @@ export class ShardedLedger implements Ledger {
         only(places).reschedule(topic, places, when, quantumMs),
       cancelBy: async () => everywhere(),
       rescheduleBy: async () => everywhere(),
-      ended: async (isPointless) => {
-        await Promise.all(inside.map((transaction) => transaction.ended(isPointless)))
-      },
     }
   }
 
@@ -205,6 +207,13 @@ export class ShardedLedger implements Ledger {
 
   clockMs(): number {
     return Math.min(...this.#shards.map((shard) => shard.clockMs()))
+  }
+
+  // No `transact`: a batch of tasks may live in several databases, and a transaction is of one.
+
+  async news(topic: string): Promise<Place[]> {
+    const parts = await Promise.all(this.#shards.map(async (shard) => (await shard.news?.(topic)) ?? []))
+    return parts.flat()
   }
 
   listen(onNear: (topic: string | null) => void): () => void {

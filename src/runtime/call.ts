@@ -1,6 +1,7 @@
 import { TocsinError } from '../errors.ts'
 import type { HeapMember } from '../heap.ts'
 import type { Logger } from '../logger.ts'
+import type { Tx } from '../tx.ts'
 import type { HeldTask } from './held.ts'
 
 export type AbortCode = 'timeout' | 'closed' | 'cancelled' | 'lease-lost'
@@ -10,12 +11,6 @@ const ABORT_MESSAGES: Record<AbortCode, string> = {
   closed: 'the consumer was stopped; the task will be given to somebody else',
   cancelled: 'the task was cancelled; no attempt follows this one',
   'lease-lost': 'the claim is not ours any more; what this handler answers will not count',
-}
-
-/** What a transaction-capable client looks like; a pool has `totalCount` and is refused by the compiler. */
-export interface Tx {
-  query(text: string, values: unknown[]): Promise<unknown>
-  totalCount?: 'a pool is not a transaction'
 }
 
 export interface Context {
@@ -58,6 +53,11 @@ export class Call implements HeapMember {
     return this.#controller.signal
   }
 
+  /** The same for a handler whose writes and outcomes are one transaction. */
+  within(tx: Tx): Context {
+    return new LazyContext(this, this.context.logger, tx)
+  }
+
   /** Nobody waits for its answer any more; its place is free. */
   get isAbandoned(): boolean {
     return this.#abandoned
@@ -92,10 +92,12 @@ export class Call implements HeapMember {
 class LazyContext implements Context {
   readonly #call: Call
   readonly logger: Logger
+  declare readonly tx?: Tx
 
-  constructor(call: Call, logger: Logger) {
+  constructor(call: Call, logger: Logger, tx?: Tx) {
     this.#call = call
     this.logger = logger
+    if (tx !== undefined) this.tx = tx
   }
 
   get signal(): AbortSignal {

@@ -6,7 +6,9 @@ export class Routine {
   readonly #everyMs: number
   readonly #step: () => Promise<unknown>
   readonly #onError: (error: unknown) => void
-  readonly #stop = new AbortController()
+  #isStopped = false
+  #isHurried = false
+  #pause = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
   constructor(
@@ -22,7 +24,7 @@ export class Routine {
   }
 
   get isStopped(): boolean {
-    return this.#stop.signal.aborted
+    return this.#isStopped
   }
 
   /** The first step comes at once, or after the first pause. */
@@ -30,17 +32,31 @@ export class Routine {
     this.#running = this.#run(first)
   }
 
+  /** The next step comes now, or as soon as the one that is under way is over. */
+  hurry(): void {
+    this.#isHurried = true
+    this.#pause.abort()
+  }
+
   /** Waits for the step that is under way. */
   async stop(): Promise<void> {
-    this.#stop.abort()
+    this.#isStopped = true
+    this.#pause.abort()
     await this.#running
   }
 
   async #run(first: 'now' | 'later'): Promise<void> {
-    if (first === 'later') await sleep(this.#clock, this.#everyMs, this.#stop.signal, true)
+    if (first === 'later') await this.#rest()
     while (!this.isStopped) {
+      this.#isHurried = false
       await this.#step().catch(this.#onError)
-      await sleep(this.#clock, this.#everyMs, this.#stop.signal, true)
+      await this.#rest()
     }
+  }
+
+  async #rest(): Promise<void> {
+    if (this.#isHurried || this.isStopped) return
+    this.#pause = new AbortController()
+    await sleep(this.#clock, this.#everyMs, this.#pause.signal, true)
   }
 }

@@ -9,13 +9,14 @@
 import { type Clock, sleep } from '../clock.ts'
 import type { Settings } from '../config.ts'
 import { durationText } from '../duration.ts'
+import { TocsinError } from '../errors.ts'
 import type { Announcer } from '../events.ts'
 import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import type { Decoded } from '../schema.ts'
 import type { DeadCause, Task } from '../task.ts'
 import type { SettleAnswer, SettleOutcome } from '../timetable.ts'
-import type { TaskStore } from '../store.ts'
+import type { TaskStore, Transact } from '../store.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
 import { Calls } from './calls.ts'
 import { Complaints } from './complaints.ts'
@@ -25,7 +26,7 @@ import type { Performer } from './performer.ts'
 import { Renewer } from './renewer.ts'
 import type { Room } from './room.ts'
 import { Settler } from './settler.ts'
-import { settleOutcomeOf, type Verdict } from './verdict.ts'
+import { failure, settleOutcomeOf, type Verdict } from './verdict.ts'
 
 export interface WorkerParts<Out> {
   readonly topic: string
@@ -42,6 +43,8 @@ export interface WorkerParts<Out> {
   readonly guard: Performer<Out> | null
   /** A batch handler gets many tasks per call, any other one. */
   readonly batched: boolean
+  /** What the handler writes and the outcomes of its tasks are one transaction. */
+  readonly isTransactional: boolean
 }
 
 /** Stopping that takes longer than this says what it waits for. */
@@ -219,12 +222,66 @@ export class Worker<Out> {
   async #call(performer: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<void> {
     // A payload or a guard that answered after the end of everything: nothing may start any more.
     if (this.#stopped) return admitted.forEach(({ held }) => this.giveBack(held))
+    if (this.#parts.isTransactional) return this.#callWithin(performer, admitted)
     const call = this.#calls.open(admitted.map(heldOf), 1)
     const verdicts = await performer(admitted.map(taskOf), call.context)
     if (!this.#calls.end(call)) return
     this.finishedCount += admitted.length
     for (const [i, { held }] of admitted.entries()) this.#judge(held, verdicts[i] as Verdict)
     this.progress()
+  }
+
+  /** Where the transaction does not come to its commit, it is as if the handler had not been called. */
+  async #callWithin(performer: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<void> {
+    const { store, settings, random, topic } = this.#parts
+    const call = this.#calls.open(admitted.map(heldOf), 1)
+    let verdicts: readonly Verdict[] = []
+    let outcomes: SettleOutcome[] = []
+    const work: Parameters<Transact>[0] = async (tx, settle) => {
+      const answered = await call.orAbandoned(performer(admitted.map(taskOf), call.within(tx)))
+      verdicts = answered ?? []
+      // One that threw may have left its writes half done: they are undone, and those of the others with them.
+      if (answered === null || verdicts.some(isThrown)) return false
+      outcomes = admitted.map(({ held }, i) =>
+        settleOutcomeOf(verdicts[i] as Verdict, held.entry.failures, settings().retry, random.fraction()),
+      )
+      const settlements = admitted.map(({ held: { claim, entry } }, i) => ({
+        key: entry.key,
+        cell: claim.at.cell,
+        stamp: claim.stamp,
+        outcome: outcomes[i] as SettleOutcome,
+      }))
+      const answers = await settle(topic, settlements)
+      return answers.every((answer) => answer === 'settled')
+    }
+    let isCommitted = false
+    let trouble: SettleOutcome | Verdict | null = null
+    try {
+      isCommitted = (await store.ledger?.transact?.(work)) ?? false
+    } catch (error) {
+      this.report('transaction', error)
+      trouble = TocsinError.is(error) && error.retryable ? UNDONE : failure(error)
+    }
+    if (!this.#calls.end(call)) return
+    this.finishedCount += admitted.length
+    for (const [i, { held }] of admitted.entries()) {
+      const verdict = verdicts[i] ?? null
+      if (isCommitted) this.#recorded(held, outcomes[i] as SettleOutcome)
+      else if (verdict !== null && isThrown(verdict)) this.#judge(held, verdict)
+      else if (trouble?.kind === 'failed') this.#judge(held, trouble)
+      else if (trouble?.kind === 'snooze') this.#conclude(held, trouble)
+      // Another one of the batch threw, or was lost: this one comes again at once.
+      else this.giveBack(held)
+    }
+    this.progress()
+  }
+
+  /** Its outcome was recorded in the handler's own transaction. */
+  #recorded(held: HeldTask, outcome: SettleOutcome): void {
+    if (held.ended) return
+    held.ended = true
+    held.call = null
+    this.#settled(held, outcome, 'settled')
   }
 
   /** Null: not to be started, and dealt with. */
@@ -326,6 +383,14 @@ export class Worker<Out> {
     this.#onProgress()
     if (this.#room.isIdle) this.#whenQuiet?.()
   }
+}
+
+/** After the ledger failed under a handler, it is called again after so long; that is no failure of its own. */
+const UNDONE: SettleOutcome = { kind: 'snooze', delayMs: 1_000 }
+
+/** What was thrown, not what was answered: `{ retry }` is an outcome like any other. */
+function isThrown(verdict: Verdict): boolean {
+  return verdict.kind === 'failed' && verdict.delayMs === null
 }
 
 function nameOf(cell: number, stamp: number): string {

@@ -1,5 +1,7 @@
-import type { LedgerTransaction } from '../ledger.ts'
 import type { Place } from '../timetable.ts'
+
+/** Resolves when a transaction is over, or when nobody wants to know any more. */
+type Ended = (isPointless: () => boolean) => Promise<void>
 
 /** What a transaction of a caller wrote, by topic and key. */
 type Touched = Map<string, Map<string, Place>>
@@ -23,12 +25,12 @@ export class Followers {
     this.#onError = onError
   }
 
-  follow(tx: object, transaction: LedgerTransaction, topic: string, places: readonly Place[]): void {
+  follow(tx: object, ended: Ended, topic: string, places: readonly Place[]): void {
     let touched = this.#touched.get(tx)
     if (touched === undefined) {
       touched = new Map()
       this.#touched.set(tx, touched)
-      const followed = this.#toTheEnd(tx, transaction, touched)
+      const followed = this.#toTheEnd(tx, ended, touched)
         .catch(this.#onError)
         .finally(() => this.#following.delete(followed))
       this.#following.add(followed)
@@ -46,8 +48,8 @@ export class Followers {
     await Promise.all(this.#following)
   }
 
-  async #toTheEnd(tx: object, transaction: LedgerTransaction, touched: Touched): Promise<void> {
-    await transaction.ended(() => this.#isClosed)
+  async #toTheEnd(tx: object, ended: Ended, touched: Touched): Promise<void> {
+    await ended(() => this.#isClosed)
     this.#touched.delete(tx)
     // The ledger has it, or has not: the next start finds what there is. Whoever closes need not wait for strangers.
     if (this.#isClosed) return

@@ -7,7 +7,7 @@ import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
 import { isNear } from '../runtime/loader.ts'
 import { Sparing } from '../runtime/sparing.ts'
-import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit } from '../store.ts'
+import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit, Transact } from '../store.ts'
 import type {
   Books,
   CancelAnswer,
@@ -69,6 +69,7 @@ interface Written {
 export class LedgerStore implements TaskStore, LedgerDoor {
   readonly ledger: LedgerDoor = this
   readonly lookMs: number
+  readonly transact: Transact | null
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held = new HeldClaims()
@@ -79,6 +80,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   #untold = 0
   readonly #janitor: Janitor
   readonly #sparing: Sparing
+  /** What handlers write through their own transactions: topic and key. */
+  readonly #writtenWithin = new WeakMap<object, Set<string>>()
   #isClosed = false
 
   constructor(parts: LedgerStoreParts) {
@@ -90,6 +93,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       ...parts,
       ringing: this.#table,
       residentMs: (topic) => this.#settingsOf(topic).residentMs,
+      onNews: (topic, places) => this.#catchUp(topic, places),
       onError: (doing, error) => {
         failover?.notice(error)
         this.#report(doing, error)
@@ -100,6 +104,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
+    const { transact } = parts.ledger
+    this.transact =
+      transact === undefined ? null : (work) => this.#transact(transact.bind(parts.ledger), work)
     this.#sparing = new Sparing(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
@@ -113,6 +120,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   govern(topic: string, settings: () => Settings): void {
     this.#settings.set(topic, settings)
+    this.#parts.ledger.govern?.(topic, settings)
   }
 
   async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
@@ -145,7 +153,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const transaction = this.#parts.ledger.within(tx)
     // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      this.#followers.follow(tx as object, transaction, topic, places)
+      const own = this.#writtenWithin.get(tx as object)
+      if (own !== undefined) for (const { key } of places) own.add(`${topic}/${key}`)
+      if (transaction.ended !== undefined)
+        this.#followers.follow(tx as object, transaction.ended, topic, places)
       return answers
     }
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
@@ -237,12 +248,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       at.topic,
       settlements.map((one) => ({ ...one, cell })),
     )
-    const told = settlements.map((one, i) => afterwards(one, answers[i]))
-    const again = answers.flatMap(({ hint }, i) =>
-      hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
-    )
-    await this.#tellAll([this.#table.settle(at, told), ...this.#putting(at.topic, again)])
-    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
+    await this.#tellSettled(at, settlements, answers)
     return answers.map(({ answer }) => answer)
   }
 
@@ -313,6 +319,45 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     await Promise.all([this.#followers.close(), ...this.#tellings])
     await this.#table.close()
     await this.#parts.ledger.close()
+  }
+
+  /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
+  async #transact(
+    transact: NonNullable<Ledger['transact']>,
+    work: Parameters<Transact>[0],
+  ): Promise<boolean> {
+    const tellings: (() => Promise<void>)[] = []
+    const isCommitted = await transact(async ({ tx, settle }) => {
+      const own = new Set<string>()
+      this.#writtenWithin.set(tx, own)
+      return work(tx, async (topic, settlements) => {
+        const answers = await settle(topic, settlements)
+        for (const cell of new Set(settlements.map((one) => one.cell))) {
+          const isHere = (_: unknown, i: number) => settlements[i]?.cell === cell
+          const [some, theirs] = [settlements.filter(isHere), answers.filter(isHere)]
+          tellings.push(() => this.#tellSettled({ topic, cell }, some, theirs))
+        }
+        // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
+        return answers.map(({ answer }, i) =>
+          own.has(`${topic}/${settlements[i]?.key}`) ? 'settled' : answer,
+        )
+      })
+    })
+    if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
+    return isCommitted
+  }
+
+  async #tellSettled(
+    at: CellAddress,
+    settlements: readonly Settlement[],
+    answers: readonly LedgerSettled[],
+  ): Promise<void> {
+    const told = settlements.map((one, i) => afterwards(one, answers[i]))
+    const again = answers.flatMap(({ hint }, i) =>
+      hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
+    )
+    await this.#tellAll([this.#table.settle(at, told), ...this.#putting(at.topic, again)])
+    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
   }
 
   /** By our own claims where we have any: the timetable's last longer. */

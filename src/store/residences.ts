@@ -2,9 +2,10 @@ import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
 import { type Filler, Loader } from '../runtime/loader.ts'
+import { NewsReader } from '../runtime/news-reader.ts'
 import { Poller } from '../runtime/poller.ts'
 import { Sweeper } from '../runtime/sweeper.ts'
-import type { HintTable } from '../timetable.ts'
+import type { HintTable, Place } from '../timetable.ts'
 
 export interface ResidencesParts {
   readonly ledger: Ledger
@@ -15,6 +16,8 @@ export interface ResidencesParts {
   readonly clock: Clock
   readonly logger: Logger
   readonly residentMs: (topic: string) => number
+  /** Callers wrote these in transactions of their own. */
+  readonly onNews: (topic: string, places: readonly Place[]) => Promise<void>
   readonly onError: (doing: string, error: unknown) => void
 }
 
@@ -23,6 +26,8 @@ interface Residence {
   readonly filler: Filler
   /** Undefined where every look sees all that is overdue. */
   readonly sweeper?: Sweeper
+  /** Undefined where no news comes. */
+  reader?: NewsReader
   /** While the shared timetable is away, its spare one is filled. */
   poller?: Poller
 }
@@ -61,13 +66,27 @@ export class Residences {
   }
 
   begin(topic: string): void {
-    if (!this.has(topic)) this.#byTopic.set(topic, this.#isPolled ? this.#polled(topic) : this.#loaded(topic))
+    if (this.has(topic)) return
+    const residence = this.#isPolled ? this.#polled(topic) : this.#loaded(topic)
+    this.#byTopic.set(topic, residence)
+    const { ledger, clock, onNews, onError } = this.#parts
+    if (ledger.news === undefined) return
+    residence.reader = new NewsReader(
+      clock,
+      () => ledger.news?.(topic) ?? Promise.resolve([]),
+      (places) => onNews(topic, places),
+      (error) => onError('news', error),
+    )
+    residence.reader.start()
+    this.#unlisten ??= ledger.listen?.((of) => this.#hear(of)) ?? null
   }
 
   async close(): Promise<void> {
     this.#unlisten?.()
     const all = [...this.#byTopic.values()]
-    const actors = all.flatMap(({ filler, sweeper, poller }) => [filler, sweeper ?? [], poller ?? []].flat())
+    const actors = all.flatMap(({ filler, sweeper, poller, reader }) =>
+      [filler, sweeper ?? [], poller ?? [], reader ?? []].flat(),
+    )
     await Promise.all(actors.map((actor) => actor.stop()))
   }
 
@@ -91,9 +110,7 @@ export class Residences {
   }
 
   #polled(topic: string): Residence {
-    const { ledger, table } = this.#parts
-    this.#unlisten ??= ledger.listen?.((of) => this.#hear(of)) ?? null
-    const filler = this.#poller(topic, table)
+    const filler = this.#poller(topic, this.#parts.table)
     filler.start()
     return { filler }
   }
@@ -134,7 +151,11 @@ export class Residences {
 
   /** Somebody wrote what rings soon. */
   #hear(topic: string | null): void {
-    for (const [name, { filler }] of this.#byTopic)
-      if (filler instanceof Poller && (topic === null || topic === name)) filler.look()
+    for (const [name, { filler, reader, poller }] of this.#byTopic) {
+      if (topic !== null && topic !== name) continue
+      if (filler instanceof Poller) filler.look()
+      poller?.look()
+      reader?.look()
+    }
   }
 }

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { generatePrismaClient } from '../orm/prisma-client.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
@@ -38,6 +39,9 @@ beforeAll(async () => {
   const emit = { rootDir: '.', outDir: 'out', allowJs: true }
   const config = { compilerOptions: { ...options, ...emit }, include: ['*.mts', '*.mjs'], exclude: ['out'] }
   writeFileSync(`${FOLDER}/tsconfig.json`, JSON.stringify(config))
+  // By the compiler's configuration it tells how its files import each other.
+  const [, schema] = /^```prisma\n([\s\S]*?)^```$/m.exec(read('docs/transactions.md')) ?? []
+  await generatePrismaClient(FOLDER, schema ?? '')
   // Against dist, as a user's compiler would: what is published is what is checked.
   await run('npx', ['tsc', '-p', FOLDER], { cwd: ROOT }).catch(({ stdout }: { stdout: string }) => {
     throw new Error(`an example does not compile:\n${stdout}`)

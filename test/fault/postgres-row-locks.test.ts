@@ -14,7 +14,8 @@ import { COMPOSITIONS } from './postgres-under-load.ts'
 const TOPIC = 'locked'
 const HELD_UP_MS_MAX = 2_000
 const DUE_IN_MS = 2_000
-const LOCKED_MS = 6_000
+const isLong = process.env['TOCSIN_LONG'] === '1'
+const LOCKED_MS = isLong ? 60_000 : 6_000
 /** A task that is in flight when its row is locked: its outcome has to wait, those of others have not. */
 const HELD_NAME = 'held'
 /** Of the same cell as what is locked, and so in the same batches. */
@@ -38,7 +39,7 @@ const HELD = neighbours(HELD_NAME)[0]!
 
 test.each(COMPOSITIONS)(
   "%s: a caller's transaction that holds rows locked holds up nobody else",
-  { timeout: 60_000 },
+  { timeout: 60_000 + 2 * LOCKED_MS },
   async (composition) => {
     const url = await postgres.createDatabase()
     await using redis = composition === 'PostgreSQL alone' ? null : await startRedis()
@@ -114,6 +115,7 @@ test.each(COMPOSITIONS)(
     expect(new Set(ofLocked.map(({ key }) => key)).size).toBe(LOCKED.length)
     // The one that was replaced may have been handled just before that: then there were two.
     expect(startedAgain(starts).filter((key) => key !== LOCKED[0])).toEqual([])
-    expect(consumer.of('end').filter(({ key }) => key === HELD).length).toBe(1)
+    // Locked for longer than its lease, it could not be kept, and may have come again.
+    if (!isLong) expect(consumer.of('end').filter(({ key }) => key === HELD).length).toBe(1)
   },
 )

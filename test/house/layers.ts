@@ -16,7 +16,7 @@ const LAYERS: Record<string, Layer> = {
   runtime: { files: /^src\/runtime\//, mayImport: ['pure', 'ports'] },
   face: {
     files:
-      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|postgres|redis|sqlite)\.ts$/,
+      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store'],
   },
   ports: {

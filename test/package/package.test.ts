@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { read, ROOT } from '../docs/markdown.ts'
+import { importsOf } from '../house/layers.ts'
 
 const run = promisify(execFile)
 
@@ -53,6 +54,22 @@ describe('the package', () => {
     expect(Object.keys(dependencies)).toEqual(['@redis/client', '@standard-schema/spec', 'better-sqlite3'])
   })
 
+  it('needs no ORM: none is installed with it, and only a door of its own asks for one', () => {
+    const { peerDependencies, peerDependenciesMeta } = JSON.parse(read('package.json')) as {
+      peerDependencies: Record<string, string>
+      peerDependenciesMeta: Record<string, { optional: boolean }>
+    }
+    const optional = Object.keys(peerDependencies).map((name) => [name, { optional: true }])
+    expect(peerDependenciesMeta).toEqual(Object.fromEntries(optional))
+    const files = readdirSync(join(ROOT, 'dist'), { recursive: true, encoding: 'utf8' })
+    const asking = files.filter(
+      (path) =>
+        /\.(js|d\.ts)$/.test(path) &&
+        importsOf(read(join('dist', path))).some((name) => /^(drizzle-orm|kysely|knex|@prisma)/.test(name)),
+    )
+    expect(asking).toEqual(['drizzle.js'])
+  })
+
   it('opens its doors, and no others', async () => {
     const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, unknown> }
     expect(Object.keys(exports)).toEqual([
@@ -60,10 +77,15 @@ describe('the package', () => {
       './redis',
       './postgres',
       './sqlite',
+      './drizzle',
+      './kysely',
+      './knex',
+      './prisma',
       './testing',
       './package.json',
     ])
-    for (const door of ['tocsin/redis', 'tocsin/sqlite']) {
+    const orms = ['tocsin/drizzle', 'tocsin/kysely', 'tocsin/knex', 'tocsin/prisma']
+    for (const door of ['tocsin/redis', 'tocsin/sqlite', ...orms]) {
       const script = `console.log(Object.keys(await import('${door}')).length > 0)`
       expect(await node('--input-type=module', '-e', script)).toBe('true')
     }

@@ -100,6 +100,68 @@ test(
   },
 )
 
+test('a savepoint that is undone takes along what was written after it, and nothing else', async () => {
+  const task = (key: string) => ({ key, delay: '1h', payload: 0 })
+  await topic.schedule(task('before'))
+  await client.query('BEGIN')
+  await topic.schedule(task('kept'), { tx: client })
+  await client.query('SAVEPOINT here')
+  await topic.schedule(task('undone'), { tx: client })
+  expect(await topic.cancel('before', { tx: client })).toMatchObject({ outcome: 'cancelled' })
+  await client.query('ROLLBACK TO SAVEPOINT here')
+  expect(await topic.reschedule('before', { delay: '2h' }, { tx: client })).toMatchObject({
+    outcome: 'rescheduled',
+  })
+  await client.query('COMMIT')
+  const states = await Promise.all(['before', 'kept', 'undone'].map((key) => topic.get(key)))
+  expect(states.map((info) => info?.state ?? null)).toEqual(['pending', 'pending', null])
+  expect(await toc.audit()).toMatchObject([{ balances: true, books: { scheduled: 2, pending: 2 } }])
+})
+
+test('a connection that dies before its commit has written nothing; one that dies after it has', async () => {
+  const rung: string[] = []
+  topic.consume(async ({ key }) => void rung.push(key))
+  const dying = async (last: 'BEGIN' | 'COMMIT', key: string): Promise<void> => {
+    const doomed = new pg.Client({ connectionString: pool.options.connectionString as string })
+    doomed.on('error', () => {})
+    await doomed.connect()
+    await doomed.query('BEGIN')
+    await topic.schedule({ key, delay: 100, payload: 0 }, { tx: doomed })
+    if (last === 'COMMIT') await doomed.query('COMMIT')
+    const { rows } = await doomed.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+    await client.query('SELECT pg_terminate_backend($1)', [rows[0]?.pid])
+    await doomed.end().catch(() => {})
+  }
+  await dying('BEGIN', 'never')
+  await dying('COMMIT', 'fires')
+  await expect.poll(async () => (await topic.get('fires'))?.state, { timeout: 10_000 }).toBe('done')
+  expect(rung).toEqual(['fires'])
+  expect(await topic.get('never')).toBeNull()
+  expect(await toc.audit()).toMatchObject([{ balances: true, books: { scheduled: 1, done: 1 } }])
+})
+
+test('a statement of the caller that failed: the write says so, and the rollback leaves nothing', async () => {
+  await client.query('BEGIN')
+  await topic.schedule({ key: 'a', delay: '1h', payload: 0 }, { tx: client })
+  await client.query('SELECT 1 / 0').catch(() => {})
+  expect(
+    await failure(() => topic.schedule({ key: 'b', delay: '1h', payload: 0 }, { tx: client })),
+  ).toMatchObject({ code: 'bad-tx', message: expect.stringContaining('ROLLBACK') })
+  await client.query('ROLLBACK')
+  expect((await topic.counts()).pending).toBe(0)
+
+  // Also where it is the first that is heard of a connection.
+  const fresh = await pool.connect()
+  await fresh.query('BEGIN')
+  await fresh.query('SELECT 1 / 0').catch(() => {})
+  expect(await failure(() => topic.cancel('a', { tx: fresh }))).toMatchObject({
+    code: 'bad-tx',
+    message: expect.stringContaining('ROLLBACK'),
+  })
+  await fresh.query('ROLLBACK')
+  fresh.release()
+})
+
 describe('refused', () => {
   const bad = { code: 'bad-tx', retryable: false }
 

@@ -41,13 +41,21 @@ export class Database {
   readonly #pool: Pool
   readonly #clock: Clock
   readonly #callTimeoutMs: number
+  readonly #tellWithinMs: number
   readonly types: TypeParsers
   readonly where: string
   /** How a statement is said. */
   said: (text: string) => string = (text) => text
   readonly recordClock: RecordClock
 
-  constructor(pool: Pool, types: TypeParsers, clock: Clock, callTimeoutMs: number, where: string) {
+  constructor(
+    pool: Pool,
+    types: TypeParsers,
+    clock: Clock,
+    { callTimeoutMs, tellWithinMs }: { readonly callTimeoutMs: number; readonly tellWithinMs: number },
+    where: string,
+  ) {
+    this.#tellWithinMs = tellWithinMs
     this.#pool = pool
     this.#clock = clock
     this.#callTimeoutMs = callTimeoutMs
@@ -69,6 +77,7 @@ export class Database {
     const patienceMs = call.isPatient === true ? leftMs : Math.min(leftMs, BATCH_PATIENCE_MS)
     return {
       patience: `${Math.max(1, Math.floor(patienceMs))}ms`,
+      tellWithinMs: this.#tellWithinMs,
       query: (text, values) => this.query(text, values, call),
     }
   }

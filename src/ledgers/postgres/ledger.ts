@@ -1,6 +1,7 @@
 import { type Clock, sleep } from '../../clock.ts'
 import type {
   ClaimVerdict,
+  HandlerTransaction,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -10,6 +11,7 @@ import type {
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
+  Placing,
   Recount,
   Retention,
 } from '../../ledger.ts'
@@ -30,9 +32,11 @@ import type {
 import { Failure, Later, type RunKind, type Runs } from '../../runs.ts'
 import { COUNTERS } from '../rows.ts'
 import type { Database } from './database.ts'
+import type { HandlerTransactions } from './handler-transactions.ts'
 import type { Listener } from './listener.ts'
 import { Readings } from './readings.ts'
 import type { Transactions } from './transactions.ts'
+import type { Topics } from './topics.ts'
 import { isLocked, translated } from './trouble.ts'
 import { WRITES } from './write-statements.ts'
 import type { ClaimItem, ExtendItem, Speaker, TopicName, Writes } from './writes.ts'
@@ -43,6 +47,7 @@ export interface PostgresParts {
   readonly writes: Writes
   readonly runs: Runs
   readonly transactions: Transactions
+  readonly handlers: HandlerTransactions
   readonly listener: Listener
   readonly topics: Topics
   readonly clock: Clock
@@ -61,38 +66,13 @@ const LOCKED_MS = 50
 /** What was heard of PostgreSQL's clock is believed for so long. */
 const CLOCK_AGE_MAX_MS = 5_000
 
+/** Should whoever takes them die before the timetable hears of them, the sweeper finds what is overdue. */
+const NEWS = `DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM tocsin.news WHERE topic = $1 LIMIT 1000 FOR UPDATE SKIP LOCKED
+  )) RETURNING cell, key`
+
 /** Rows of the books that are put together at once. */
 const BOOKED_MAX = 10_000
-
-/** Topics have numbers in the tables. Those that were seen are kept: a topic never goes. */
-export class Topics {
-  readonly #database: Database
-  readonly #known = new Map<string, number>()
-
-  constructor(database: Database) {
-    this.#database = database
-  }
-
-  /** The topic, made if it is not there. On a connection of ours: what a caller undoes must not take it along. */
-  async made(name: string): Promise<TopicName> {
-    const known = await this.seen(name)
-    if (known !== null) return { id: known, name }
-    await this.#database.ask('topic', 'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING', [
-      name,
-    ])
-    return { id: (await this.seen(name)) as number, name }
-  }
-
-  /** Null: there is no such topic yet, and so no task. */
-  async seen(name: string): Promise<number | null> {
-    const known = this.#known.get(name)
-    if (known !== undefined) return known
-    const [row] = await this.#database.ask('topic', 'SELECT id FROM tocsin.topic WHERE name = $1', [name])
-    if (row === undefined) return null
-    this.#known.set(name, row[0] as number)
-    return row[0] as number
-  }
-}
 
 type Work<I, A> = (speaker: Speaker, topic: TopicName, items: readonly I[]) => Promise<readonly A[]>
 
@@ -143,6 +123,10 @@ export class PostgresLedger implements Ledger {
     )
   }
 
+  govern(topic: string, placing: () => Placing): void {
+    this.#parts.topics.govern(topic, placing)
+  }
+
   within(tx: unknown): LedgerTransaction {
     return this.#parts.transactions.within(tx)
   }
@@ -185,6 +169,10 @@ export class PostgresLedger implements Ledger {
     )
   }
 
+  transact(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
+    return this.#parts.handlers.run(work)
+  }
+
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerReplayed>(
@@ -204,6 +192,8 @@ export class PostgresLedger implements Ledger {
   }
 
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
+    // Whoever loads a topic consumes it.
+    await this.#parts.topics.announce(topic)
     return this.#readings.load(await this.#seen(topic), after, untilMs, limit)
   }
 
@@ -212,7 +202,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async get(topic: string, place: Place): Promise<EntryView | null> {
-    return this.#readings.get(topic, await this.#seen(topic), place)
+    return this.#readings.get(topic, await this.#agreed(topic), place)
   }
 
   async list(topic: string, query: ListQuery): Promise<EntryView[]> {
@@ -290,6 +280,11 @@ export class PostgresLedger implements Ledger {
     this.#isAsking = false
   }
 
+  async news(topic: string): Promise<Place[]> {
+    const rows = await this.#parts.database.ask('news', NEWS, [await this.#seen(topic)])
+    return (rows as [number, string][]).map(([cell, key]) => ({ cell, key }))
+  }
+
   listen(onNear: (topic: string | null) => void): () => void {
     return this.#parts.listener.listen(onNear)
   }
@@ -301,6 +296,17 @@ export class PostgresLedger implements Ledger {
   /** -1: there is no such topic yet, and so no row. */
   async #seen(topic: string): Promise<number> {
     return (await this.#parts.topics.seen(topic)) ?? -1
+  }
+
+  /** The same, for those who know where a key lies by how this process places it. */
+  async #agreed(topic: string): Promise<number> {
+    return (await this.#parts.topics.agreed(topic)) ?? -1
+  }
+
+  /** What is only asked after, or cancelled, does not become a topic by that. */
+  async #topicOf({ topic, name, way }: Batching): Promise<TopicName> {
+    if (name.startsWith('schedule')) return this.#parts.topics.placed(topic)
+    return { id: await (way === 'write' ? this.#agreed(topic) : this.#seen(topic)), name: topic }
   }
 
   async #putBooksTogether(topic: number): Promise<void> {
@@ -348,14 +354,10 @@ export class PostgresLedger implements Ledger {
     const name = `${of.topic}/${of.name}`
     const known = this.#kinds.get(name)
     if (known !== undefined) return known as unknown as readonly RunKind<I, A>[]
-    const { runs, topics } = this.#parts
-    const isCreating = of.name.startsWith('schedule')
+    const { runs } = this.#parts
     const lanes = Array.from({ length: LANES }, (_, lane) => `${of.topic}/${of.way}/${lane}`)
     const kinds = runs.kindsOf<I, A>(lanes, of.name, async (_, items, deadlineMs) => {
-      // What is only asked after, or cancelled, does not become a topic by that.
-      const topic = isCreating
-        ? await topics.made(of.topic)
-        : { id: await this.#seen(of.topic), name: of.topic }
+      const topic = await this.#topicOf(of)
       return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
     })
     // A reschedule by the millisecond has a name of its own every time.

@@ -1,5 +1,6 @@
 import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
+import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
 /**
  * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
@@ -72,6 +73,10 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         )
         .join('\n      ')}
 
+      -- What callers wrote in transactions of their own: nobody who keeps a timetable knows of it before the commit.
+      CREATE TABLE tocsin.news (topic integer NOT NULL, cell smallint NOT NULL, key text COLLATE "C" NOT NULL);
+      CREATE INDEX news_topic ON tocsin.news (topic);
+
       -- Tasks that ended, the dead among them.
       CREATE TABLE tocsin.ended (
         topic integer NOT NULL,
@@ -94,6 +99,17 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       CREATE INDEX ended_key ON tocsin.ended (topic, cell, key);
       CREATE INDEX ended_time ON tocsin.ended (topic, state, ended_ms);
       CREATE UNIQUE INDEX ended_dead ON tocsin.ended (topic, cell, key) WHERE state = ${DEAD};
+    `,
+  },
+  {
+    name: '002_functions',
+    sql: () => `
+      -- What those must know who write in SQL. Null: no program has said yet how its keys are placed.
+      ALTER TABLE tocsin.topic
+        ADD COLUMN slot_by text CHECK (slot_by IN ('key', 'prefix')),
+        ADD COLUMN merge_ms bigint NOT NULL DEFAULT 0,
+        -- A key was placed so: from then on it is fixed.
+        ADD COLUMN is_placed boolean NOT NULL DEFAULT false;
     `,
   },
 ]
@@ -152,14 +168,27 @@ export async function migrate(
     partitions: Number(meta.get('partitions') ?? wanted.partitions),
     shard: meta.get('shard') ?? wanted.shard,
   }
-  if (format === MIGRATIONS.length) return facts
+  const isMigrated = format === MIGRATIONS.length
+  if (isMigrated && Number(meta.get('functions') ?? 0) >= SQL_FUNCTIONS_VERSION) return facts
+  // Functions of before are right for the tables as they are: who has no right to replace them leaves them.
+  if (isMigrated && !(await mayReplaceFunctions(connection))) return facts
   for (const step of MIGRATIONS.slice(format)) await connection.query(step.sql(facts.partitions))
-  for (const [name, value] of Object.entries({ ...facts, format: MIGRATIONS.length }))
+  await connection.query(SQL_FUNCTIONS)
+  const written = { ...facts, format: MIGRATIONS.length, functions: SQL_FUNCTIONS_VERSION }
+  for (const [name, value] of Object.entries(written))
     await connection.query(
       'INSERT INTO tocsin.meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
       [name, String(value)],
     )
   return facts
+}
+
+async function mayReplaceFunctions(connection: Migrating): Promise<boolean> {
+  const { rows } = await connection.query(
+    `SELECT has_schema_privilege('tocsin', 'CREATE') AND bool_and(pg_has_role(proowner, 'USAGE')) AS may
+     FROM pg_proc WHERE pronamespace = 'tocsin'::regnamespace AND proname = 'schedule'`,
+  )
+  return rows[0]?.['may'] === true
 }
 
 function tooNew(where: string, format: number): TocsinError {

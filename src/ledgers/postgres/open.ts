@@ -5,11 +5,13 @@ import type { Logger } from '../../logger.ts'
 import type { Random } from '../../random.ts'
 import { Runs } from '../../runs.ts'
 import { Database, type TypeParsers } from './database.ts'
-import { PostgresLedger, Topics } from './ledger.ts'
+import { PostgresLedger } from './ledger.ts'
+import { HandlerTransactions } from './handler-transactions.ts'
 import { Listener } from './listener.ts'
 import { type LedgerFacts, migrate, type Migrating } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
 import { makeSteps } from './prepared-steps.ts'
+import { Topics } from './topics.ts'
 import { Transactions } from './transactions.ts'
 import { Writes } from './writes.ts'
 
@@ -35,21 +37,23 @@ const ID_LENGTH = 12
 /** Connects, checks what is at the other end, brings its tables up to date, and puts a ledger together. */
 export async function openPostgres(
   options: CheckedOptions,
-  { callTimeoutMs, tellWithinMs, shard }: PostgresSettings,
+  settings: PostgresSettings,
   { clock, random, logger }: PostgresSurroundings,
 ): Promise<PostgresLedger> {
   const { where, isLocal, isEncrypted } = options
-  const { pool, types, isOurs } = await poolOf(options, callTimeoutMs)
+  const { callTimeoutMs, shard } = settings
+  const { pool, handlersPool, types, isOurs } = await poolOf(options, callTimeoutMs)
   // A connection that breaks while it is idle: the pool makes a new one, and nobody need hear of it.
   const onError = () => {}
-  pool.on('error', onError)
   // What comes in one chunk with the end of connecting comes before anybody else can listen.
   const onConnect = (client: PoolClient) => client.on('error', onError)
-  pool.on('connect', onConnect)
-  const database = new Database(pool, types, clock, callTimeoutMs, where)
+  const pools = [...new Set([pool, handlersPool])]
+  for (const one of pools) one.on('error', onError).on('connect', onConnect)
+  const database = new Database(pool, types, clock, settings, where)
   const release = async () => {
-    if (isOurs) await pool.end().catch(() => {})
-    else pool.off('error', onError).off('connect', onConnect)
+    for (const one of pools)
+      if (isOurs) await one.end().catch(() => {})
+      else one.off('error', onError).off('connect', onConnect)
   }
   try {
     const wanted = { id: newId(random), partitions: options.partitions, shard }
@@ -65,17 +69,28 @@ export async function openPostgres(
         { ledger: where },
         'the connection to PostgreSQL is not encrypted; add ?sslmode=verify-full',
       )
-    const writes = new Writes(session, tellWithinMs)
+    const writes = new Writes(session)
     const topics = new Topics(database)
     const runs = new Runs(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
-    const transactions = new Transactions(database, writes, clock, facts.id, (name) => topics.made(name))
+    const transactions = new Transactions(database, writes, facts.id, (name) => topics.placed(name))
+    // Of a pool that is somebody else's, half is left for what must not wait for handlers.
+    const places = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
+    const handlers = new HandlerTransactions(
+      handlersPool,
+      { places, callTimeoutMs },
+      database,
+      writes,
+      clock,
+      (name) => topics.made(name),
+    )
     const ledger = new PostgresLedger({
       id: facts.id,
       database,
       writes,
       runs,
       transactions,
+      handlers,
       listener,
       topics,
       clock,
@@ -98,16 +113,19 @@ export async function openPostgres(
 async function poolOf(
   { url, pool, connections }: CheckedOptions,
   callTimeoutMs: number,
-): Promise<{ pool: Pool; types: TypeParsers; isOurs: boolean }> {
+): Promise<{ pool: Pool; handlersPool: Pool; types: TypeParsers; isOurs: boolean }> {
   const driver = await loadDriver()
-  if (pool !== null) return { pool: pool as Pool, types: driver.types, isOurs: false }
-  const ours = new driver.Pool({
-    connectionString: url as string,
-    max: connections,
-    connectionTimeoutMillis: callTimeoutMs,
-    application_name: 'tocsin',
-  })
-  return { pool: ours, types: driver.types, isOurs: true }
+  if (pool !== null)
+    return { pool: pool as Pool, handlersPool: pool as Pool, types: driver.types, isOurs: false }
+  // Neither connects before it is used.
+  const made = (name: string) =>
+    new driver.Pool({
+      connectionString: url as string,
+      max: connections,
+      connectionTimeoutMillis: callTimeoutMs,
+      application_name: name,
+    })
+  return { pool: made('tocsin'), handlersPool: made('tocsin handlers'), types: driver.types, isOurs: true }
 }
 
 /** Here, not above: whoever has no PostgreSQL need not have its driver. */

@@ -42,7 +42,7 @@ const STEPS: readonly Step[] = [
     ],
     // What hopes that every key is new is undone where one is not, and then said as it should be.
     ...(name === 'schedule' ? { hopeful: { text: WRITES.scheduleNew, when: '$13' } } : {}),
-    gives: ['now_ms bigint', 'superseded json', 'written json', 'kept json', 'told text'],
+    gives: ['now_ms float8', 'superseded text', 'written text', 'kept text', 'told text'],
   })),
   {
     name: 'cancel',

@@ -1,39 +1,34 @@
-import { type Clock, sleep } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { LedgerTransaction } from '../../ledger.ts'
 import type { CellAddress, Place, RingTime, Selection } from '../../timetable.ts'
 import type { Database } from './database.ts'
+import { placeArrays } from './arrays.ts'
 import { Readings } from './readings.ts'
-import { translated } from './trouble.ts'
+import { isSpoiled, translated } from './trouble.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
-/** All that we ask of a client of the package pg. */
+/** All that we ask of a client of the package pg, or of whatever stands for one. */
 interface Client {
-  query(statement: { text: string; values: unknown[]; rowMode: 'array'; types: unknown }): Promise<{
-    rows: unknown[][]
-  }>
+  query(text: string, values: unknown[]): Promise<unknown>
 }
-
-/** PostgreSQL tells nobody else that a transaction is over: it is asked, soon at first. */
-const ASK_MS_MIN = 5
-const ASK_MS_MAX = 250
 
 /** A statement takes at most this many tasks. */
 const PIECE_MAX = 1_000
 
+/** Whoever listens is told of what rings before the next look at the news. */
+export const TELL_WITHIN_MS = 2_000
+
 interface Known {
   /** The ledger that the client's database has; null: none. */
   ledgerId: Promise<string | null> | null
-  /** Its transactions that may be open, and writes of which it is not known yet which they belong to. */
-  readonly xids: Set<string>
-  writing: number
+  /** The transaction that was last seen open on it. */
+  xid: string | null
 }
 
 /** Writes in the caller's transaction, on the caller's connection. */
 export class Transactions {
   readonly #database: Database
   readonly #writes: Writes
-  readonly #clock: Clock
   readonly #ledgerId: string
   readonly #topic: (name: string) => Promise<TopicName>
   /** A connection stays with its database: it is asked once which that is. */
@@ -42,13 +37,11 @@ export class Transactions {
   constructor(
     database: Database,
     writes: Writes,
-    clock: Clock,
     ledgerId: string,
     topic: (name: string) => Promise<TopicName>,
   ) {
     this.#database = database
     this.#writes = writes
-    this.#clock = clock
     this.#ledgerId = ledgerId
     this.#topic = topic
   }
@@ -56,32 +49,34 @@ export class Transactions {
   within(tx: unknown): LedgerTransaction {
     const client = checkClient(tx)
     const known = this.#knownOf(client)
-    const types = this.#database.types
     const ask = async (text: string, values: readonly unknown[]): Promise<unknown[][]> => {
+      // As texts: what drivers make of numbers and lists differs, what PostgreSQL makes of texts does not.
+      const texts = values.map((value) => (value === null ? null : `${value as string | number | boolean}`))
       try {
-        return (
-          await client.query({
-            text: this.#database.said(text),
-            values: [...values],
-            rowMode: 'array',
-            types,
-          })
-        ).rows
+        return rowsOf(await client.query(this.#database.said(text), texts))
       } catch (error) {
+        if (isSpoiled(error))
+          throw badTx(
+            "an earlier statement of your transaction failed; nothing is taken any more but 'ROLLBACK'",
+          )
         // Undone or not is the caller's to decide: nothing of it counts before the commit.
         throw translated(error, this.#database.where, 'a write in your transaction', true, true)
       }
     }
-    const speaker: Speaker = { query: ask, patience: null }
+    const speaker: Speaker = { query: ask, patience: null, tellWithinMs: TELL_WITHIN_MS }
     const write = async <T>(topicName: string, work: (topic: TopicName) => Promise<T>): Promise<T> => {
-      known.writing++
-      try {
-        const topic = await this.#topic(topicName)
-        await this.#checkTransaction(known, ask)
-        return await work(topic)
-      } finally {
-        known.writing--
-      }
+      const topic = await this.#topic(topicName)
+      await this.#checkTransaction(known, ask)
+      return work(topic)
+    }
+    const andTell = async <T>(
+      topic: TopicName,
+      places: readonly Place[],
+      answers: Promise<T>,
+    ): Promise<T> => {
+      const written = await answers
+      if (places.length > 0) await ask(TELL, [topic.id, ...placeArrays(places)])
+      return written
     }
     const found = async (topic: TopicName, cells: readonly number[], what: Selection): Promise<Place[]> => {
       const readings = new Readings(ask)
@@ -99,12 +94,26 @@ export class Transactions {
     }
     const writes = this.#writes
     const cancel = (topic: TopicName, places: readonly Place[]) =>
-      inPieces(places, (some) => writes.cancel(speaker, topic, some))
+      andTell(
+        topic,
+        places,
+        inPieces(places, (some) => writes.cancel(speaker, topic, some)),
+      )
     const reschedule = (topic: TopicName, places: readonly Place[], when: RingTime, quantumMs: number) =>
-      inPieces(places, (some) => writes.reschedule(speaker, topic, some, when, quantumMs))
+      andTell(
+        topic,
+        places,
+        inPieces(places, (some) => writes.reschedule(speaker, topic, some, when, quantumMs)),
+      )
     return {
       schedule: (name, entries, quantumMs) =>
-        write(name, (topic) => inPieces(entries, (some) => writes.schedule(speaker, topic, some, quantumMs))),
+        write(name, (topic) =>
+          andTell(
+            topic,
+            entries,
+            inPieces(entries, (some) => writes.schedule(speaker, topic, some, quantumMs)),
+          ),
+        ),
       cancel: (name, places) => write(name, (topic) => cancel(topic, places)),
       reschedule: (name, places, when, quantumMs) =>
         write(name, (topic) => reschedule(topic, places, when, quantumMs)),
@@ -118,58 +127,49 @@ export class Transactions {
           const places = await found(topic, cells, what)
           return { places, answers: await reschedule(topic, places, when, quantumMs) }
         }),
-      ended: (isPointless) => this.#ended(known, isPointless),
     }
   }
 
   /** Which transaction it is, and whether it is one, on the ledger's own database. */
   #knownOf(client: object): Known {
-    const known = this.#known.get(client) ?? { ledgerId: null, xids: new Set<string>(), writing: 0 }
+    const known = this.#known.get(client) ?? { ledgerId: null, xid: null }
     this.#known.set(client, known)
     return known
   }
 
   async #checkTransaction(known: Known, ask: Ask): Promise<void> {
     known.ledgerId ??= ledgerIdOf(ask)
-    const ledgerId = await known.ledgerId.catch(() => {
+    const ledgerId = await known.ledgerId.catch((error: unknown) => {
       known.ledgerId = null
-      return null
+      throw error
     })
     if (ledgerId !== this.#ledgerId)
       throw badTx(`its database is another one than the ledger's (${this.#database.where})`)
-    // Outside a transaction each statement is one of its own: the second one has another id.
-    const [[first], [second]] = (await Promise.all([
-      ask(XID, []).then(([row]) => row),
-      ask(XID, []).then(([row]) => row),
-    ])) as [[string], [string]]
-    if (first !== second)
+    // Outside a transaction each statement is one of its own: the next one has another id.
+    const xid = async () => ((await ask(XID, [])) as [[string]])[0][0]
+    const first = await xid()
+    if (first !== known.xid && first !== (await xid()))
       throw badTx("no transaction is open on it; send 'BEGIN' first, and 'COMMIT' when you are done")
-    known.xids.add(first)
-  }
-
-  async #ended(known: Known, isPointless: () => boolean): Promise<void> {
-    const { xids } = known
-    for (let waitMs = ASK_MS_MIN; !isPointless();) {
-      await sleep(this.#clock, waitMs, undefined, true)
-      waitMs = Math.min(waitMs * 2, ASK_MS_MAX)
-      const asked = [...xids]
-      const rows = await this.#database
-        .ask('follow', 'SELECT pg_xact_status(xid::xid8) FROM unnest($1::text[]) AS xid', [asked])
-        .catch(() => null)
-      if (rows?.every(([status]) => status !== 'in progress') !== true) continue
-      for (const xid of asked) xids.delete(xid)
-      if (xids.size === 0 && known.writing === 0) return
-    }
+    known.xid = first
   }
 }
 
 type Ask = (text: string, values: readonly unknown[]) => Promise<unknown[][]>
 
-const XID = 'SELECT pg_current_xact_id()::text'
+const XID = 'SELECT pg_current_xact_id()::text AS xid'
+
+/** Whoever keeps a timetable hears of it once it is committed. */
+const TELL = 'INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])'
+
+/** As lists, in the order of the columns. */
+function rowsOf(answer: unknown): unknown[][] {
+  const { rows } = answer as { rows: object[] }
+  return rows.map((row) => Object.values(row))
+}
 
 /** In two steps: a statement that names a table that is not there would undo the caller's transaction. */
 async function ledgerIdOf(ask: Ask): Promise<string | null> {
-  const [there] = await ask("SELECT to_regclass('tocsin.meta') IS NOT NULL", [])
+  const [there] = await ask("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there", [])
   if (there?.[0] !== true) return null
   const [row] = await ask("SELECT value FROM tocsin.meta WHERE name = 'id'", [])
   return (row?.[0] as string | undefined) ?? null

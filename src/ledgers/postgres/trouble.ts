@@ -1,10 +1,22 @@
 /** What PostgreSQL says when it cannot, in words that help. */
 import { describeError, TocsinError } from '../../errors.ts'
 
-/** Five letters of PostgreSQL, or none when it is the connection that failed. */
+const WRAPPED_MAX = 4
+
+/** Five letters of PostgreSQL, or none when it is the connection that failed. ORMs wrap what the driver threw. */
 function stateOf(error: unknown): string {
-  const code: unknown = (error as { code?: unknown } | null)?.code
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : ''
+  for (let one = error, depth = 0; one !== null && typeof one === 'object' && depth < WRAPPED_MAX; depth++) {
+    const { code, cause, originalCode } = one as { code?: unknown; cause?: unknown; originalCode?: unknown }
+    for (const state of [code, originalCode])
+      if (typeof state === 'string' && /^[0-9A-Z]{5}$/.test(state) && !/^P\d{4}$/.test(state)) return state
+    one = cause
+  }
+  return ''
+}
+
+/** An earlier statement of the transaction failed: PostgreSQL takes nothing any more but its end. */
+export function isSpoiled(error: unknown): boolean {
+  return stateOf(error) === '25P02'
 }
 
 /** Somebody else's transaction holds a row for longer than we wait. Nothing was written. */

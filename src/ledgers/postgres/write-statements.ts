@@ -4,7 +4,8 @@
  * other. `$1` is the topic's id; what follows are arrays, one element per task.
  *
  * Each statement reads its clock once, in `t`, where it also says how long it waits for locks: a caller's open
- * transaction may hold some. Null leaves that as it is: the transaction is the caller's.
+ * transaction may hold some. Null leaves that as it is: the transaction is the caller's. What may be said in a caller's
+ * transaction answers in columns that every driver reads alike: texts, booleans, and numbers that are no bigint.
  */
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../rescue.ts'
@@ -84,10 +85,11 @@ const inserted = (input: string): string => `INSERT INTO tocsin.live AS l
 const scheduleNew = `WITH ${SCHEDULE_T},
   written AS (${inserted(`(${NEW_TASKS})`)} RETURNING l.due_ms),
   booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
-  SELECT t.now_ms, NULL::json, NULL::json, NULL::json,
-    ${tell('SELECT min(due_ms) FROM written', '$11::bigint', '$12')} FROM t WHERE (SELECT count(*) FROM written) > 0`
+  SELECT t.now_ms::float8 AS now_ms, NULL::text AS superseded, NULL::text AS written, NULL::text AS kept,
+    ${tell('SELECT min(due_ms) FROM written', '$11::bigint', '$12')} AS told
+  FROM t WHERE (SELECT count(*) FROM written) > 0`
 
-/** Answers now; what was superseded: key, how; and with 'keep' what was written and kept. */
+/** Answers now; what was superseded: key, how; and with 'keep' what was written and kept: as JSON. */
 const schedule = (keep: boolean): string => `WITH ${SCHEDULE_T},
   input AS MATERIALIZED (${NEW_TASKS}),
   written AS (
@@ -107,15 +109,16 @@ const schedule = (keep: boolean): string => `WITH ${SCHEDULE_T},
     SELECT $1, count(*) FILTER (WHERE supersedes = 0), -count(*) FILTER (WHERE supersedes > 1)
     FROM written HAVING count(*) FILTER (WHERE supersedes <> 1) > 0
   )
-  SELECT t.now_ms, (SELECT json_agg(json_build_array(key, supersedes)) FROM written WHERE supersedes > 0),
+  SELECT t.now_ms::float8 AS now_ms,
+    (SELECT json_agg(json_build_array(key, supersedes)) FROM written WHERE supersedes > 0)::text AS superseded,
     ${
       keep
-        ? `(SELECT json_agg(key) FROM written),
+        ? `(SELECT json_agg(key) FROM written)::text AS written,
     (SELECT json_agg(json_build_array(l.key, l.due_ms, ${IS_HELD})) FROM input i JOIN tocsin.live l ON ${SAME}
-      LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)`
-        : 'NULL::json, NULL::json'
+      LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)::text AS kept`
+        : 'NULL::text AS written, NULL::text AS kept'
     },
-    ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')}
+    ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')} AS told
   FROM t`
 
 /** $4 patience. Answers, for each that there was, its key and whether it is in flight. */
@@ -164,8 +167,8 @@ const reschedule = `WITH ${t('$7')}, ${places()},
     SELECT $1, count(*) FILTER (WHERE outcome = 'not-found'), -count(*) FILTER (WHERE was_claimed)
     FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
   )
-  SELECT key, outcome, due_ms, priority,
-    ${tell("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$8::bigint', '$9')} FROM judged`
+  SELECT key, outcome, due_ms::float8 AS due_ms, priority,
+    ${tell("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$8::bigint', '$9')} AS told FROM judged`
 
 /** True, and asked before anything is buried: a key has one grave. */
 const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'

@@ -20,6 +20,8 @@ export interface Speaker {
   query(text: string, values: readonly unknown[]): Promise<unknown[][]>
   /** How long a statement waits for somebody else's lock, as PostgreSQL reads it; null: as the caller has set it. */
   readonly patience: string | null
+  /** Who listens to the ledger is told of what rings within this; 0: nobody need be told. */
+  readonly tellWithinMs: number
 }
 
 export interface TopicName {
@@ -54,14 +56,11 @@ const KEEP_TRIES = 10
 
 export class Writes {
   readonly #session: number
-  /** Who listens to the ledger is told of what rings within this. */
-  readonly #tellWithinMs: number
   /** Batches in which keys may well be there already. */
   #noHopeFor = 0
 
-  constructor(session: number, tellWithinMs: number) {
+  constructor(session: number) {
     this.#session = session
-    this.#tellWithinMs = tellWithinMs
   }
 
   async schedule(
@@ -94,10 +93,10 @@ export class Writes {
     quantumMs: number,
   ): Promise<LedgerScheduled[]> {
     const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, quantumMs))
-    const [nowMs, superseded] = row as [number, [string, number][] | null]
+    const [nowMs, superseded] = row as [number, string | null]
     if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
     else if (this.#noHopeFor > 0) this.#noHopeFor--
-    const how = new Map(superseded)
+    const how = new Map(listIn<[string, number]>(superseded))
     return entries.map((entry) => written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
   }
 
@@ -111,15 +110,10 @@ export class Writes {
   ): Promise<NewEntry[]> {
     const values = this.#entries(speaker, topic, entries, quantumMs)
     const [row] = await speaker.query(WRITES.scheduleKeeping, values)
-    const [nowMs, superseded, in_, kept] = row as [
-      number,
-      [string, number][] | null,
-      string[] | null,
-      [string, number, boolean][] | null,
-    ]
-    const how = new Map(superseded)
-    const isIn = new Set(in_)
-    for (const [key, dueMs, inFlight] of kept ?? [])
+    const [nowMs, superseded, in_, kept] = row as [number, ...(string | null)[]]
+    const how = new Map(listIn<[string, number]>(superseded))
+    const isIn = new Set(listIn<string>(in_))
+    for (const [key, dueMs, inFlight] of listIn<[string, number, boolean]>(kept))
       answers.set(key, { outcome: 'kept', dueMs, inFlight, hint: null })
     for (const entry of entries)
       if (isIn.has(entry.key))
@@ -147,7 +141,7 @@ export class Writes {
     const rows = await speaker.query(WRITES.reschedule, [
       ...values,
       speaker.patience,
-      this.#tellWithinMs,
+      speaker.tellWithinMs,
       topic.name,
     ])
     type Row = [key: string, outcome: LedgerRescheduled['outcome'], dueMs: number, priority: number]
@@ -267,7 +261,7 @@ export class Writes {
   }
 
   async replay(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    const values = [topic.id, ...placeArrays(places), speaker.patience, this.#tellWithinMs, topic.name]
+    const values = [topic.id, ...placeArrays(places), speaker.patience, speaker.tellWithinMs, topic.name]
     const rows = await speaker.query(WRITES.replay, values)
     type Row = [key: string, lives: boolean, ringMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
@@ -301,9 +295,10 @@ export class Writes {
       textArray(entries.map(({ body }) => body)),
       quantumMs,
       speaker.patience,
-      this.#tellWithinMs,
+      speaker.tellWithinMs,
       topic.name,
-      this.#noHopeFor === 0,
+      // In a caller's transaction each hope would be a subtransaction, of which PostgreSQL takes only a few lightly.
+      this.#noHopeFor === 0 && speaker.patience !== null,
     ]
   }
 }
@@ -352,6 +347,10 @@ const GOES_ON = new Set(['retry', 'snooze', 'return', 'lost'])
 
 function fresh(key: string, cell: number, ringMs: number, priority: number): Hint {
   return { key, cell, ringMs, failures: 0, priority: priorityOf(priority), isSuspect: false }
+}
+
+function listIn<T>(json: string | null | undefined): T[] {
+  return typeof json === 'string' ? (JSON.parse(json) as T[]) : []
 }
 
 /** As the statement computes it, so that its answer need not name it for each task. */

@@ -1,0 +1,183 @@
+import type { Pool, PoolClient } from 'pg'
+import type { Clock } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
+import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
+import type { Tx } from '../../tx.ts'
+import type { Database } from './database.ts'
+import { isSpoiled, translated } from './trouble.ts'
+import type { Speaker, TopicName, Writes } from './writes.ts'
+
+/** Outcomes wait so long for somebody else's lock; then all is undone, and tried again later. */
+const PATIENCE = '1s'
+
+/** Ends the transaction, or begins another: which it is, is ours to say. A savepoint is the handler's own business. */
+const ENDS =
+  /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+
+/**
+ * Transactions in which handlers write, and in which their outcomes are recorded. They have connections of their own: a
+ * handler may take its time, and claims and leases must not wait for it.
+ */
+export class HandlerTransactions {
+  readonly #pool: Pool
+  readonly #database: Database
+  readonly #writes: Writes
+  readonly #clock: Clock
+  readonly #topic: (name: string) => Promise<TopicName>
+  readonly #callTimeoutMs: number
+  #free: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(
+    pool: Pool,
+    { places, callTimeoutMs }: { readonly places: number; readonly callTimeoutMs: number },
+    database: Database,
+    writes: Writes,
+    clock: Clock,
+    topic: (name: string) => Promise<TopicName>,
+  ) {
+    this.#pool = pool
+    this.#free = places
+    this.#callTimeoutMs = callTimeoutMs
+    this.#database = database
+    this.#writes = writes
+    this.#clock = clock
+    this.#topic = topic
+  }
+
+  /** Commits when `work` answers true; otherwise nothing was done. */
+  async run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
+    await this.#turn()
+    try {
+      return await this.#run(work)
+    } finally {
+      const next = this.#waiting.shift()
+      if (next === undefined) this.#free++
+      else next()
+    }
+  }
+
+  /** Not the pool's queue: how long a handler may wait for its turn is the topic's timeout, and not ours. */
+  #turn(): Promise<void> | undefined {
+    if (this.#free > 0) return void this.#free--
+    return new Promise((resolve) => this.#waiting.push(resolve))
+  }
+
+  async #run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
+    const client = await this.#connected()
+    let isOpen = true
+    let isSound = false
+    // A connection that breaks while nobody waits for an answer tells it by an event.
+    const onError = () => {}
+    client.on('error', onError)
+    const say = (text: string, values: unknown[] = []) =>
+      this.#said(client.query({ text, values, rowMode: 'array', types: this.#database.types as never }), true)
+    try {
+      await say('BEGIN')
+      const xid = await xidOf(say)
+      const settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
+        const topic = await this.#topic(topicName)
+        // It may have said 'UPDATE …; COMMIT' in one text: then nothing is left that could be undone, but it is told.
+        if ((await xidOf(say)) !== xid) throw badTx('the handler ended its transaction by itself')
+        const speaker: Speaker = {
+          query: async (text, values) => (await say(this.#database.said(text), [...values])).rows,
+          patience: PATIENCE,
+          tellWithinMs: 0,
+        }
+        const answers = await this.#writes.settle(speaker, topic, settlements)
+        return answers.map((answer): LedgerSettled => answer ?? { answer: 'stale', hint: null })
+      }
+      const isWanted = await work({ tx: handed(client, () => isOpen), settle })
+      isOpen = false
+      const { command } = await say(isWanted ? 'COMMIT' : 'ROLLBACK')
+      isSound = true
+      // What failed inside was perhaps caught by the handler, but the transaction is undone all the same.
+      if (isWanted && command !== 'COMMIT') throw spoiled()
+      return isWanted
+    } catch (error) {
+      if (isOpen) {
+        isOpen = false
+        isSound = await say('ROLLBACK').then(
+          () => true,
+          () => false,
+        )
+      }
+      throw error
+    } finally {
+      client.off('error', onError)
+      // Its other end may be silent, or still busy with what the handler asked for.
+      client.release(isSound ? undefined : true)
+    }
+  }
+
+  async #connected(): Promise<PoolClient> {
+    const connecting = this.#pool.connect()
+    try {
+      return await this.#said(connecting, false)
+    } catch (error) {
+      // What comes when nobody waits any more goes back.
+      connecting.then((client) => client.release()).catch(() => {})
+      throw error
+    }
+  }
+
+  /** Every call has a deadline. */
+  async #said<T>(answer: Promise<T>, isSent: boolean): Promise<T> {
+    let callOff = () => {}
+    const late = new Promise<never>((_, reject) => {
+      callOff = this.#clock.after(this.#callTimeoutMs, () => reject(new Error('no answer in time')))
+    })
+    answer.catch(() => {})
+    try {
+      return await Promise.race([answer, late])
+    } catch (error) {
+      if (isSpoiled(error)) throw spoiled(error)
+      // Asked for again, it would be asked for in another transaction: that it is undone or done is all there is.
+      throw translated(error, this.#database.where, "a handler's transaction", true, isSent)
+    } finally {
+      callOff()
+    }
+  }
+}
+
+type Say = (text: string, values?: unknown[]) => Promise<{ rows: unknown[][]; command: string }>
+
+async function xidOf(say: Say): Promise<unknown> {
+  return (await say('SELECT pg_current_xact_id()::text')).rows[0]?.[0]
+}
+
+/** The connection as the handler gets it: all that it can, but for ending what is not its own. */
+function handed(client: PoolClient, isOpen: () => boolean): Tx {
+  const query = (...args: unknown[]): Promise<unknown> => {
+    const [said] = args
+    const text = typeof said === 'object' ? (said as { text?: unknown } | null)?.text : said
+    if (!isOpen())
+      return Promise.reject(badTx('the transaction of this handler is over; await what it writes'))
+    if (typeof text === 'string' && ENDS.test(text))
+      return Promise.reject(
+        badTx('it commits by itself when the handler returns, and is undone when it throws; use a savepoint'),
+      )
+    return (client.query as (...any: unknown[]) => Promise<unknown>)(...args)
+  }
+  return new Proxy(client, {
+    get(target, name) {
+      if (name === 'query') return query
+      if (name === 'release' || name === 'end') return () => {}
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  }) as unknown as Tx
+}
+
+function spoiled(cause?: unknown): TocsinError {
+  return new TocsinError(
+    'ledger-refused',
+    'a statement of the handler failed in its transaction, and though the error was caught, all of it is undone; use a savepoint around what may fail',
+    {},
+    cause,
+  )
+}
+
+function badTx(message: string): TocsinError {
+  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
+}

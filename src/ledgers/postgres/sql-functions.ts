@@ -1,0 +1,396 @@
+/**
+ * `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for whoever speaks SQL, in any language, inside a
+ * transaction of their own. They check what the library checks, refuse it by the same codes, and write by the library's
+ * statements.
+ *
+ * They are made anew when the tables change, and when their version here is higher than in the database: whoever changes what
+ * is below after a release adds one. So two versions of a program do not replace each other's in turn. A parameter that is
+ * added, renamed or taken away makes another function of it: the old one is dropped by a step of migrations.ts.
+ *
+ * Plain ASCII: the database may have another encoding than UTF-8.
+ */
+import { CELLS } from '../../cell.ts'
+import { CRC32_TABLE } from '../../crc32.ts'
+import { LONGEST_DURATION_MS } from '../../duration.ts'
+import { LAST_INSTANT_MS } from '../../instant.ts'
+import { KEY_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TOPIC_NAME } from '../../key.ts'
+import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../payload.ts'
+import { PRIORITIES } from '../../task.ts'
+import { priorityNumber } from '../rows.ts'
+import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
+import { WRITES } from './write-statements.ts'
+
+export const SQL_FUNCTIONS_VERSION = 1
+
+/** Whoever listens is told of what rings within this. */
+export const SQL_TELL_WITHIN_MS = 5_000
+
+/** In `supersedes`: a lease was running. */
+const IN_FLIGHT = 3
+
+/** As \p{Cc}; a text of PostgreSQL has no NUL. */
+const CONTROL_CHARACTER = "'[\\u0001-\\u001f\\u007f-\\u009f]'"
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
+
+/** `message` is an expression; the hint is a text. */
+function refuse(code: SqlErrorCode, message: string, hint: string): string {
+  return `RAISE EXCEPTION USING ERRCODE = '${SQL_STATES[code]}', MESSAGE = ${quoted(`${code}: `)} || ${message},
+        HINT = ${quoted(hint)};`
+}
+
+/** One of the library's statements, for one task: what stands for its parameters, and where its answer goes. */
+function said(statement: string, values: readonly string[], into: readonly string[]): string {
+  const text = statement.replaceAll(/\$(\d+)/g, (_, n) => values[Number(n) - 1] as string)
+  return `${text} INTO ${into.map((name) => `v.${name}`).join(', ')};`
+}
+
+/** What a caller's own search_path finds is none of our business; and of lists of any length one plan is the best. */
+const SETTINGS =
+  'SET search_path = pg_catalog, tocsin, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off'
+
+const CRC32 = `
+  CREATE OR REPLACE FUNCTION tocsin.crc32(bytes bytea) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $tocsin$
+    DECLARE crc bigint := 4294967295;
+    BEGIN
+      FOR i IN 0 .. length(bytes) - 1 LOOP
+        crc := ('{${[...CRC32_TABLE].join(',')}}'::bigint[])[1 + ((crc # get_byte(bytes, i)) & 255)::integer] # (crc >> 8);
+      END LOOP;
+      RETURN crc # 4294967295;
+    END $tocsin$;`
+
+/** As cell.ts has it. */
+const CELL_OF = `
+  CREATE OR REPLACE FUNCTION tocsin.cell_of(key text, slot_by text) RETURNS smallint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
+    SELECT (tocsin.crc32(convert_to(CASE slot_by WHEN 'prefix' THEN split_part(key, ':', 1) ELSE key END, 'UTF8'))
+      & ${CELLS - 1})::smallint $tocsin$;`
+
+/** A value as a message shows it: short, and in one line. */
+const SHOWN = `
+  CREATE OR REPLACE FUNCTION tocsin.shown(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
+    SELECT coalesce('''' || regexp_replace(CASE WHEN length(value) > 60 THEN left(value, 57) || '...' ELSE value END,
+      ${CONTROL_CHARACTER}, '?', 'g') || '''', 'NULL') $tocsin$;`
+
+/** Null: there is none. As key.ts has it. */
+const TEXT_PROBLEM = `
+  CREATE OR REPLACE FUNCTION tocsin.text_problem(value text, bytes_max integer) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
+    SELECT CASE
+      WHEN value IS NULL THEN 'it is NULL'
+      WHEN value = '' THEN 'it is empty'
+      WHEN value ~ ${CONTROL_CHARACTER} THEN 'it has a control character'
+      WHEN octet_length(convert_to(value, 'UTF8')) > bytes_max THEN
+        format('it has %s bytes, at most %s are taken', octet_length(convert_to(value, 'UTF8')), bytes_max)
+    END $tocsin$;`
+
+/** Tags in lines, sorted, each once; null when there are none. */
+const CHECKED_TAGS = `
+  CREATE OR REPLACE FUNCTION tocsin.checked_tags(tags text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
+    DECLARE
+      wrong record;
+      unique_tags text[];
+    BEGIN
+      IF coalesce(cardinality(tags), 0) = 0 THEN RETURN NULL; END IF;
+      IF array_ndims(tags) > 1 THEN
+        ${refuse('bad-tags', "'tags: expected a list of texts, got a list of lists'", "Write tags => '{a,b}'.")}
+      END IF;
+      SELECT n, tag, tocsin.text_problem(tag, ${TAG_BYTES_MAX}) AS problem INTO wrong
+        FROM unnest(tags) WITH ORDINALITY AS given (tag, n)
+        WHERE tocsin.text_problem(tag, ${TAG_BYTES_MAX}) IS NOT NULL ORDER BY n LIMIT 1;
+      IF FOUND THEN
+        ${refuse(
+          'bad-tags',
+          "format('tags[%s]: %s is not a tag: %s', wrong.n, tocsin.shown(wrong.tag), wrong.problem)",
+          `At most ${TAGS_MAX} tags of ${TAG_BYTES_MAX} bytes.`,
+        )}
+      END IF;
+      unique_tags := ARRAY(SELECT DISTINCT tag COLLATE "C" FROM unnest(tags) AS given (tag) ORDER BY 1);
+      IF cardinality(unique_tags) > ${TAGS_MAX} THEN
+        ${refuse(
+          'bad-tags',
+          `format('tags: %s tags; at most ${TAGS_MAX} are kept', cardinality(unique_tags))`,
+          `At most ${TAGS_MAX} tags of ${TAG_BYTES_MAX} bytes.`,
+        )}
+      END IF;
+      RETURN array_to_string(unique_tags, E'\\n');
+    END $tocsin$;`
+
+/**
+ * The payload as it is stored: JSON text, in which control characters are escapes. PostgreSQL writes a space after each ':'
+ * and ',': where that is what makes it too large, they are left out.
+ */
+const CHECKED_BODY = `
+  CREATE OR REPLACE FUNCTION tocsin.checked_body(payload jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
+    DECLARE
+      body text := payload::text;
+      bytes integer := octet_length(convert_to(body, 'UTF8'));
+    BEGIN
+      IF payload IS NULL THEN
+        ${refuse('bad-payload', "'payload: cannot be sent as JSON: it is NULL, or was not given'", "Write payload => 'null' for nothing.")}
+      END IF;
+      IF bytes > ${PAYLOAD_BYTES_MAX} THEN
+        body := regexp_replace(body, '("(?:[^"\\\\]|\\\\.)*")|\\s+', '\\1', 'g');
+        bytes := octet_length(convert_to(body, 'UTF8'));
+      END IF;
+      IF bytes > ${PAYLOAD_BYTES_MAX} THEN
+        ${refuse(
+          'payload-too-large',
+          `format('payload: %s bytes of JSON; at most ${PAYLOAD_BYTES_MAX} are taken', bytes)`,
+          'Keep large things in a table of your own and put their name here.',
+        )}
+      END IF;
+      IF jsonb_path_exists(payload, 'strict $.**{${PAYLOAD_DEPTH_MAX}} ? (@.type() == "array" || @.type() == "object")') THEN
+        ${refuse(
+          'bad-payload',
+          `'payload: cannot be sent as JSON: it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep'`,
+          'Make it flatter.',
+        )}
+      END IF;
+      IF strpos(body, '__proto__') > 0 AND jsonb_path_exists(payload, '$.**."__proto__"') THEN
+        ${refuse(
+          'bad-payload',
+          quoted("payload: cannot be sent as JSON: it has a key named '__proto__'"),
+          'That turns into an attack when objects are merged: name it otherwise.',
+        )}
+      END IF;
+      RETURN body;
+    END $tocsin$;`
+
+/** Whole milliseconds since 1970, rounded up: a timer may be a fraction late, never early. Exact in every version. */
+const WHOLE_MS = `
+  CREATE OR REPLACE FUNCTION tocsin.whole_ms(utc timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
+    SELECT (extract(epoch FROM date_trunc('minute', utc)) * 1000)::bigint
+      + ceil(extract(microseconds FROM utc)::numeric / 1000)::bigint $tocsin$;`
+
+/** When: an instant, or a delay. A day of it has 24 hours in whatever time zone the session is; a month is the calendar's. */
+const RING_TIME = `
+  CREATE OR REPLACE FUNCTION tocsin.ring_time(at timestamptz, delay interval, OUT kind text, OUT ms bigint)
+    LANGUAGE plpgsql STABLE AS $tocsin$
+    DECLARE
+      wanted timestamptz := at;
+      now_utc timestamp := to_timestamp(tocsin.now_ms() / 1000.0) AT TIME ZONE 'UTC';
+    BEGIN
+      IF wanted IS NOT NULL AND delay IS NOT NULL THEN
+        ${refuse('bad-time', "'both at and delay are given'", 'Use one of them.')}
+      END IF;
+      IF wanted IS NULL AND delay IS NULL THEN
+        ${refuse('bad-time', "'neither at nor delay is given'", "Say when, like delay => interval '30 minutes'.")}
+      END IF;
+      kind := CASE WHEN delay IS NULL THEN 'at' ELSE 'delay' END;
+      IF kind = 'at' THEN
+        IF isfinite(wanted) AND wanted BETWEEN to_timestamp(0) AND to_timestamp(${LAST_INSTANT_MS} / 1000.0) THEN
+          ms := tocsin.whole_ms(wanted AT TIME ZONE 'UTC');
+          RETURN;
+        END IF;
+        ${refuse(
+          'bad-time',
+          "format('at: %s is not an instant Tocsin takes', wanted)",
+          `The first is 1970-01-01, the last ${new Date(LAST_INSTANT_MS).toISOString()}.`,
+        )}
+      END IF;
+      -- Roughly first: what is far too long cannot be added to anything.
+      IF isfinite(delay) AND abs(extract(epoch FROM delay)) < ${LONGEST_DURATION_MS / 1000} * 2 THEN
+        delay := now_utc + delay - now_utc;
+        ms := tocsin.whole_ms(timestamp 'epoch' + delay);
+      END IF;
+      IF delay >= interval '0' AND ms <= ${LONGEST_DURATION_MS} THEN RETURN; END IF;
+      ${refuse('bad-duration', "format('delay: %s is not a duration', delay)", "From 0 to 36500 days, like interval '30 minutes'.")}
+    END $tocsin$;`
+
+/** Where the task lies. Where none of its topic was placed before, how they are is fixed from now on. */
+const PLACE = `
+  CREATE OR REPLACE FUNCTION tocsin.place(
+    topic text, key text, is_placing boolean, OUT topic_id integer, OUT cell smallint, OUT merge_ms bigint
+  ) LANGUAGE plpgsql AS $tocsin$
+    <<v>>
+    DECLARE
+      problem text := coalesce(
+        tocsin.text_problem(key, ${KEY_BYTES_MAX}), CASE WHEN key IN ('.', '..') THEN 'it is a path trick' END);
+      slot_by text;
+      is_placed boolean;
+      known text;
+      shard text;
+      home integer;
+    BEGIN
+      IF topic IS NULL OR topic !~ ${quoted(TOPIC_NAME.source)} THEN
+        ${refuse(
+          'bad-topic',
+          "tocsin.shown(topic) || ' is not a topic name'",
+          "Use a lower-case letter, then up to 63 of a-z 0-9 . _ -, like 'order.unpaid'.",
+        )}
+      END IF;
+      IF problem IS NOT NULL THEN
+        ${refuse(
+          'bad-key',
+          "format('key: %s is not a key: %s', tocsin.shown(key), problem)",
+          `1 to ${KEY_BYTES_MAX} bytes of UTF-8 without control characters.`,
+        )}
+      END IF;
+      SELECT t.id, t.slot_by, t.merge_ms, t.is_placed INTO topic_id, v.slot_by, merge_ms, v.is_placed
+        FROM tocsin.topic t WHERE t.name = place.topic;
+      IF v.slot_by IS NULL THEN
+        SELECT string_agg(name, ', ') INTO known
+          FROM (SELECT t.name FROM tocsin.topic t WHERE t.slot_by IS NOT NULL ORDER BY 1 LIMIT 10) AS first;
+        ${refuse(
+          'unknown-topic',
+          "format('topic: no program has used %s in this database; known: %s', tocsin.shown(topic), coalesce(known, 'none'))",
+          'Start a consumer of it, or schedule a task from the program, first: that says how its keys are placed.',
+        )}
+      END IF;
+      IF is_placing AND NOT v.is_placed THEN
+        UPDATE tocsin.topic t SET is_placed = true WHERE t.id = topic_id
+          RETURNING t.slot_by, t.merge_ms INTO v.slot_by, merge_ms;
+      END IF;
+      cell := tocsin.cell_of(key, v.slot_by);
+      SELECT m.value INTO shard FROM tocsin.meta m WHERE m.name = 'shard';
+      home := cell * split_part(shard, ' of ', 2)::integer / ${CELLS} + 1;
+      IF home <> split_part(shard, ' of ', 1)::integer THEN
+        ${refuse(
+          'bad-tx',
+          "format('key: %s lives in database %s of %s, and this is %s', tocsin.shown(key), home, split_part(shard, ' of ', 2), shard)",
+          'A transaction is of one database: write it there.',
+        )}
+      END IF;
+    END $tocsin$;`
+
+const TOLD = 'INSERT INTO tocsin.news (topic, cell, key) VALUES (v.topic_id, v.cell, v.my_key);'
+const PLACED = 'SELECT p.topic_id, p.cell, p.merge_ms INTO v.topic_id, v.cell, v.merge_ms FROM'
+const PLACE_VARIABLES = `
+      my_key text;
+      topic_name text := topic;
+      topic_id integer;
+      cell smallint;
+      merge_ms bigint;`
+const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
+const TELL_VALUES = ['NULL::text', String(SQL_TELL_WITHIN_MS), 'v.topic_name']
+
+const scheduled = (statement: string): string =>
+  said(
+    statement,
+    [
+      ...PLACE_VALUES,
+      'ARRAY[v.ms]',
+      "ARRAY[v.kind = 'delay']",
+      'ARRAY[v.priority_number]',
+      'ARRAY[v.tag_lines]',
+      'ARRAY[v.body]',
+      'v.merge_ms',
+      ...TELL_VALUES,
+      // Not in the hope that the key is new: to be disappointed would cost more than a look.
+      'false',
+    ],
+    ['now_ms', 'superseded', 'written'],
+  )
+
+const SCHEDULE = `
+  CREATE OR REPLACE FUNCTION tocsin.schedule(
+    topic text, INOUT key text, at timestamptz DEFAULT NULL, payload jsonb DEFAULT NULL, tags text[] DEFAULT NULL,
+    priority text DEFAULT 'normal', on_conflict text DEFAULT 'replace', delay interval DEFAULT NULL,
+    OUT outcome text, OUT due_at timestamptz, OUT in_flight boolean
+  ) LANGUAGE plpgsql ${SETTINGS} AS $tocsin$
+    #variable_conflict use_column
+    <<v>>
+    DECLARE ${PLACE_VARIABLES}
+      body text := tocsin.checked_body(payload);
+      tag_lines text := tocsin.checked_tags(tags);
+      kind text;
+      ms bigint;
+      priority_number smallint := CASE coalesce(priority, 'normal')
+        ${PRIORITIES.map((name) => `WHEN '${name}' THEN ${priorityNumber(name)}`).join(' ')} END;
+      now_ms double precision;
+      superseded text;
+      written text;
+    BEGIN
+      v.my_key := coalesce(key, gen_random_uuid()::text);
+      SELECT r.kind, r.ms INTO v.kind, v.ms FROM tocsin.ring_time(at, delay) r;
+      IF v.priority_number IS NULL THEN
+        ${refuse('bad-option', "'priority: ' || tocsin.shown(priority)", `Use ${PRIORITIES.join(', ')}.`)}
+      END IF;
+      IF on_conflict NOT IN ('replace', 'keep') THEN
+        ${refuse('bad-option', "'on_conflict: ' || tocsin.shown(on_conflict)", 'Use replace, keep.')}
+      END IF;
+      ${PLACED} tocsin.place(v.topic_name, v.my_key, true) p;
+      IF on_conflict = 'keep' THEN
+        ${scheduled(WRITES.scheduleKeeping)}
+        outcome := CASE WHEN v.written IS NULL THEN 'kept' WHEN v.superseded IS NULL THEN 'created' ELSE 'replaced' END;
+      ELSE
+        ${scheduled(WRITES.schedule)}
+        outcome := CASE WHEN v.superseded IS NULL THEN 'created' ELSE 'replaced' END;
+      END IF;
+      -- It is there, and ours until the transaction is over: also one that was kept was locked for that.
+      SELECT to_timestamp(l.due_ms / 1000.0), CASE schedule.outcome
+          WHEN 'kept' THEN l.session IS NOT NULL AND l.lease_ms > v.now_ms
+          ELSE l.supersedes = ${IN_FLIGHT}
+        END
+        INTO due_at, in_flight
+        FROM tocsin.live l WHERE l.topic = v.topic_id AND l.cell = v.cell AND l.key = v.my_key;
+      key := v.my_key;
+      IF outcome <> 'kept' THEN ${TOLD} END IF;
+    END $tocsin$;`
+
+const CANCEL = `
+  CREATE OR REPLACE FUNCTION tocsin.cancel(topic text, INOUT key text, OUT outcome text)
+    LANGUAGE plpgsql ${SETTINGS} AS $tocsin$
+    #variable_conflict use_column
+    <<v>>
+    DECLARE ${PLACE_VARIABLES}
+      found_key text;
+      is_held boolean;
+    BEGIN
+      v.my_key := key;
+      ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
+      ${said(WRITES.cancel, [...PLACE_VALUES, 'NULL::text'], ['found_key', 'is_held'])}
+      outcome := CASE WHEN v.found_key IS NULL THEN 'not-found' WHEN v.is_held THEN 'in-flight' ELSE 'cancelled' END;
+      IF outcome <> 'not-found' THEN ${TOLD} END IF;
+    END $tocsin$;`
+
+const RESCHEDULE = `
+  CREATE OR REPLACE FUNCTION tocsin.reschedule(
+    topic text, INOUT key text, at timestamptz DEFAULT NULL, delay interval DEFAULT NULL,
+    OUT outcome text, OUT due_at timestamptz
+  ) LANGUAGE plpgsql ${SETTINGS} AS $tocsin$
+    #variable_conflict use_column
+    <<v>>
+    DECLARE ${PLACE_VARIABLES}
+      kind text;
+      ms bigint;
+      found_key text;
+      became text;
+      due_ms double precision;
+    BEGIN
+      v.my_key := key;
+      SELECT r.kind, r.ms INTO v.kind, v.ms FROM tocsin.ring_time(at, delay) r;
+      ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
+      ${said(
+        WRITES.reschedule,
+        [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TELL_VALUES],
+        ['found_key', 'became', 'due_ms'],
+      )}
+      outcome := coalesce(v.became, 'not-found');
+      due_at := CASE outcome WHEN 'rescheduled' THEN to_timestamp(v.due_ms / 1000.0) END;
+      IF outcome <> 'not-found' THEN ${TOLD} END IF;
+    END $tocsin$;`
+
+const COMMENTS = `
+  COMMENT ON FUNCTION tocsin.schedule IS
+    'Schedules a task, at an instant or after a delay. A key of NULL is made. What is refused has SQLSTATE TC...';
+  COMMENT ON FUNCTION tocsin.cancel IS 'Calls a task off: cancelled, in-flight or not-found.';
+  COMMENT ON FUNCTION tocsin.reschedule IS 'Moves a task: rescheduled, in-flight or not-found.';`
+
+export const SQL_FUNCTIONS = [
+  CRC32,
+  CELL_OF,
+  SHOWN,
+  TEXT_PROBLEM,
+  CHECKED_TAGS,
+  CHECKED_BODY,
+  WHOLE_MS,
+  RING_TIME,
+  PLACE,
+  SCHEDULE,
+  CANCEL,
+  RESCHEDULE,
+  COMMENTS,
+].join('\n')

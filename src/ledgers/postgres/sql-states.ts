@@ -1,0 +1,20 @@
+import type { ErrorCode } from '../../errors.ts'
+
+/**
+ * What the functions of sql-functions.ts raise: the codes of the library as PostgreSQL has them, five letters. Stable, as
+ * the codes are; docs/errors.md has the same table.
+ */
+export const SQL_STATES = {
+  'bad-topic': 'TC001',
+  'unknown-topic': 'TC002',
+  'bad-key': 'TC003',
+  'bad-tags': 'TC004',
+  'bad-payload': 'TC005',
+  'payload-too-large': 'TC006',
+  'bad-time': 'TC007',
+  'bad-duration': 'TC008',
+  'bad-option': 'TC009',
+  'bad-tx': 'TC010',
+} as const satisfies Partial<Record<ErrorCode, string>>
+
+export type SqlErrorCode = keyof typeof SQL_STATES

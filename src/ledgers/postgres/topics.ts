@@ -1,0 +1,110 @@
+import type { SlotBy } from '../../cell.ts'
+import { TocsinError } from '../../errors.ts'
+import type { Placing } from '../../ledger.ts'
+import type { Database } from './database.ts'
+import type { TopicName } from './writes.ts'
+
+/** $2 slotBy, $3 mergeMs: with the first task of a topic it is fixed how its keys are placed. */
+const PLACE = `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
+  WHERE id = $1 AND (NOT is_placed OR slot_by = $2) RETURNING id`
+
+/**
+ * The same where nothing is placed: it may still change. 'key' is also what holds where nothing was said, so that it gives
+ * way. Somebody's open transaction may be placing the first key: that is not waited for.
+ */
+const ANNOUNCE = `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3
+  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED)
+    AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id`
+
+/**
+ * Topics have numbers in the tables. Those that were seen are kept: a topic never goes. Beside its number stands how its
+ * keys are placed, for those who write without this process.
+ */
+export class Topics {
+  readonly #database: Database
+  readonly #known = new Map<string, number>()
+  readonly #placings = new Map<string, () => Placing>()
+  /** Of these the ledger places keys as this process does, for good. */
+  readonly #agreed = new Set<string>()
+  /** What was last told of each. */
+  readonly #toldMergeMs = new Map<string, number>()
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  govern(name: string, placing: () => Placing): void {
+    this.#placings.set(name, placing)
+  }
+
+  /** The topic, made if it is not there. On a connection of ours: what a caller undoes must not take it along. */
+  async made(name: string): Promise<TopicName> {
+    const known = await this.seen(name)
+    if (known !== null) return { id: known, name }
+    await this.#database.ask('topic', 'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING', [
+      name,
+    ])
+    return { id: (await this.seen(name)) as number, name }
+  }
+
+  /** Null: there is no such topic yet, and so no task. */
+  async seen(name: string): Promise<number | null> {
+    const known = this.#known.get(name)
+    if (known !== undefined) return known
+    const [row] = await this.#database.ask('topic', 'SELECT id FROM tocsin.topic WHERE name = $1', [name])
+    if (row === undefined) return null
+    this.#known.set(name, row[0] as number)
+    return row[0] as number
+  }
+
+  /** The topic, for one who places keys in it. Refuses who would place them elsewhere than others did. */
+  async placed(name: string): Promise<TopicName> {
+    const topic = await this.made(name)
+    const placing = this.#placings.get(name)?.()
+    if (placing === undefined || (this.#agreed.has(name) && this.#isTold(name, placing))) return topic
+    const { slotBy, mergeMs } = placing
+    const rows = await this.#database.ask('topic', PLACE, [topic.id, slotBy, mergeMs])
+    if (rows.length === 0) throw otherSlotBy(name, slotBy)
+    this.#agreed.add(name)
+    this.#toldMergeMs.set(name, mergeMs)
+    return topic
+  }
+
+  /** As `seen`, for one who asks for keys by where this process places them. */
+  async agreed(name: string): Promise<number | null> {
+    const id = await this.seen(name)
+    const placing = this.#placings.get(name)?.()
+    if (id === null || placing === undefined || this.#agreed.has(name)) return id
+    const [row] = await this.#database.ask(
+      'topic',
+      'SELECT slot_by FROM tocsin.topic WHERE id = $1 AND is_placed',
+      [id],
+    )
+    if (row === undefined) return id
+    if (row[0] !== placing.slotBy) throw otherSlotBy(name, placing.slotBy)
+    this.#agreed.add(name)
+    return id
+  }
+
+  /** It is consumed here, and may be written to from elsewhere. */
+  async announce(name: string): Promise<void> {
+    const placing = this.#placings.get(name)?.()
+    if (placing === undefined || this.#isTold(name, placing)) return
+    const { id } = await this.made(name)
+    const rows = await this.#database.ask('topic', ANNOUNCE, [id, placing.slotBy, placing.mergeMs])
+    if (rows.length > 0) this.#toldMergeMs.set(name, placing.mergeMs)
+  }
+
+  #isTold(name: string, { mergeMs }: Placing): boolean {
+    return this.#toldMergeMs.get(name) === mergeMs
+  }
+}
+
+function otherSlotBy(name: string, ours: SlotBy): TocsinError {
+  const theirs = ours === 'key' ? 'prefix' : 'key'
+  return new TocsinError(
+    'bad-topic',
+    `topic '${name}': its tasks lie in the ledger by slotBy '${theirs}', and this program has '${ours}', by which it would look for them elsewhere. Share one defineTopic, or take another name`,
+    { field: 'slotBy' },
+  )
+}
