@@ -18,12 +18,10 @@ import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../payload.ts'
 import { PRIORITIES } from '../../task.ts'
 import { priorityNumber } from '../rows.ts'
 import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
+import { TELL_WITHIN_MS } from './transactions.ts'
 import { WRITES } from './write-statements.ts'
 
 export const SQL_FUNCTIONS_VERSION = 1
-
-/** Whoever listens is told of what rings within this. */
-export const SQL_TELL_WITHIN_MS = 5_000
 
 /** In `supersedes`: a lease was running. */
 const IN_FLIGHT = 3
@@ -264,7 +262,7 @@ const PLACE_VARIABLES = `
       cell smallint;
       merge_ms bigint;`
 const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
-const TELL_VALUES = ['NULL::text', String(SQL_TELL_WITHIN_MS), 'v.topic_name']
+const TELL_VALUES = ['NULL::text', String(TELL_WITHIN_MS), 'v.topic_name']
 
 const scheduled = (statement: string): string =>
   said(
