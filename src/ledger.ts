@@ -156,12 +156,16 @@ export interface LedgerTransaction extends LedgerWrites {
    * it wrote is in the news then.
    */
   readonly ended?: (isPointless: () => boolean) => Promise<void>
+  /** Nothing in it is awaited: what goes wrong has to be thrown, or nobody hears of it in time. */
+  readonly isSynchronous?: boolean
 }
 
 /** A transaction of the ledger's own in which a handler writes. */
 export interface HandlerTransaction {
   readonly tx: Tx
   readonly settle: (topic: string, settlements: readonly LedgerSettlement[]) => Promise<LedgerSettled[]>
+  /** Whether all of these are held under their stamps. They are locked then until the end. */
+  readonly hold: (topic: string, held: readonly (Place & { readonly stamp: number })[]) => Promise<boolean>
 }
 
 /** Its `get` answers a live task, or else the last one of the key that ended. */
@@ -182,7 +186,10 @@ export interface Ledger extends LedgerWrites, Looks {
   extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number>
   settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]>
   /** Commits when `work` answers true; otherwise nothing was done. Undefined: it cannot wait for a handler in between. */
-  readonly transact?: (work: (transaction: HandlerTransaction) => Promise<boolean>) => Promise<boolean>
+  readonly transact?: (
+    work: (transaction: HandlerTransaction) => Promise<boolean>,
+    signal: AbortSignal,
+  ) => Promise<boolean>
 
   /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>

@@ -34,15 +34,26 @@ export interface LedgerDoor {
   audit(): Promise<TopicAudit[]>
 }
 
-/** Commits when `work` answers true; otherwise nothing was done. */
+/** A task that a handler holds. */
+export type HeldPlace = Place & { readonly stamp: number }
+
+/**
+ * Commits when `work` answers true; otherwise nothing was done. `held` are the handler's tasks. Aborted while it waits for
+ * a connection, `work` is not called any more.
+ */
 export type Transact = (
+  topic: string,
+  held: readonly HeldPlace[],
   work: (
     tx: Tx,
-    settle: (topic: string, settlements: readonly (Settlement & Place)[]) => Promise<SettleAnswer[]>,
+    settle: (settlements: readonly (Settlement & Place)[]) => Promise<SettleAnswer[]>,
   ) => Promise<boolean>,
+  signal: AbortSignal,
 ) => Promise<boolean>
 
 export interface StoreTransaction {
+  /** What goes wrong is thrown, not rejected. */
+  readonly isSynchronous: boolean
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
   reschedule(

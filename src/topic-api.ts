@@ -5,7 +5,12 @@ import type { Instant } from './instant.ts'
 import type { SqliteDatabase } from './ledgers/sqlite/options.ts'
 import type { Context } from './runtime/call.ts'
 import type { StopReport } from './runtime/consumer.ts'
-import type { BatchHandler, Handler } from './runtime/performer.ts'
+import type {
+  BatchHandler,
+  Handler,
+  TransactionBatchHandler,
+  TransactionHandler,
+} from './runtime/performer.ts'
 import type { Tx } from './tx.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, Task, TaskInfo, When } from './task.ts'
 
@@ -68,6 +73,9 @@ export interface ConsumeOptions<Out> {
     | undefined
 }
 
+/** The handler's context then has a `tx`. */
+export type Transactional<Out> = ConsumeOptions<Out> & { readonly transaction: true }
+
 export interface Consumer extends AsyncDisposable {
   /** Outcomes that came too late to count: the lease was over, or the task was replaced. Somebody else had it. */
   readonly staleCount: number
@@ -106,7 +114,9 @@ export interface Topic<In, Out> {
   forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]>
   config(): Promise<ConfigView>
   configure(patch: LiveConfig, options?: { readonly ifVersion?: number | undefined }): Promise<ConfigView>
+  consume(handler: TransactionHandler<Out>, options: Transactional<Out>): Consumer
   consume(handler: Handler<Out>, options?: ConsumeOptions<Out>): Consumer
+  consumeBatch(handler: TransactionBatchHandler<Out>, options: Transactional<Out>): Consumer
   consumeBatch(handler: BatchHandler<Out>, options?: ConsumeOptions<Out>): Consumer
   readonly dead: {
     replay(which: Selector): Promise<{ replayed: number }>

@@ -12,7 +12,14 @@ import { positionOf } from './list-position.ts'
 import { ringTime, shiftTime } from './new-entry.ts'
 import { badOption, checkOptions, needsLedger, wholeNumber } from './options.ts'
 import { decodePayload } from './payload.ts'
-import { type BatchHandler, type Handler, performBatch, performOne } from './runtime/performer.ts'
+import {
+  type BatchHandler,
+  type Handler,
+  performBatch,
+  performOne,
+  type TransactionBatchHandler,
+  type TransactionHandler,
+} from './runtime/performer.ts'
 import { Scheduler } from './scheduler.ts'
 import { decodeBody, inTime } from './schema.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
@@ -282,12 +289,17 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#parts.settings.pause(false)
   }
 
-  consume(handler: Handler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
-    return startConsumer(() => this.#definition, this.#parts, handler, performOne(handler), options, false)
+  consume(handler: Handler<Out> | TransactionHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
+    const performer = performOne(handler as Handler<Out>)
+    return startConsumer(() => this.#definition, this.#parts, handler, performer, options, false)
   }
 
-  consumeBatch(handler: BatchHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
-    return startConsumer(() => this.#definition, this.#parts, handler, performBatch(handler), options, true)
+  consumeBatch(
+    handler: BatchHandler<Out> | TransactionBatchHandler<Out>,
+    options: ConsumeOptions<Out> = {},
+  ): Consumer {
+    const performer = performBatch(handler as BatchHandler<Out>)
+    return startConsumer(() => this.#definition, this.#parts, handler, performer, options, true)
   }
 
   readonly dead = {
@@ -326,7 +338,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   /**
-   * What goes wrong inside the caller's transaction is thrown, not rejected: there nothing is awaited, and a throw undoes
+   * What goes wrong inside a transaction of SQLite is thrown, not rejected: there nothing is awaited, and a throw undoes
    * it as a whole. Otherwise it is rejected, as anybody expects.
    */
   #write<T>(
@@ -335,14 +347,14 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     alone: () => Promise<T>,
     known?: readonly string[],
   ): Promise<T> {
-    let tx: StoreTransaction | null
+    let tx: StoreTransaction | null = null
     try {
       tx = this.#checkWrite(options, known)
-      if (tx === null) return alone()
+      return tx === null ? alone() : within(tx)
     } catch (error) {
+      if (tx?.isSynchronous === true) throw error
       return Promise.reject(error as Error)
     }
-    return within(tx)
   }
 
   /** Everything with a tag or a prefix: in one go within a transaction, else in pieces. */

@@ -3,3 +3,11 @@ export interface Tx {
   query(text: string, values: unknown[]): Promise<unknown>
   totalCount?: 'a pool is not a transaction'
 }
+
+/** What a handler with `transaction: true` gets: a connection of pg, inside the transaction that its outcome is part of. */
+export interface HandlerTx extends Tx {
+  query<Row extends object = Record<string, unknown>>(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ rows: Row[]; rowCount: number | null }>
+}

@@ -29,3 +29,4 @@ try:
 except RuntimeError as error:
     sqlstate = re.search(r"ERROR:  (\w{5}):", str(error))
     print("refused:", sqlstate.group(1) if sqlstate else error)
+    sys.exit(1)

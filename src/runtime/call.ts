@@ -1,7 +1,7 @@
 import { TocsinError } from '../errors.ts'
 import type { HeapMember } from '../heap.ts'
 import type { Logger } from '../logger.ts'
-import type { Tx } from '../tx.ts'
+import type { HandlerTx, Tx } from '../tx.ts'
 import type { HeldTask } from './held.ts'
 
 export type AbortCode = 'timeout' | 'closed' | 'cancelled' | 'lease-lost'
@@ -19,6 +19,11 @@ export interface Context {
   readonly logger: Logger
   /** With a ledger and `transaction: true`: what is written through it commits together with the outcome. */
   readonly tx?: Tx
+}
+
+/** The context of a handler with `transaction: true`. */
+export interface TransactionContext extends Context {
+  readonly tx: HandlerTx
 }
 
 /** One call of a handler (or a guard): its tasks, its deadline, its signal. */
@@ -70,6 +75,7 @@ export class Call implements HeapMember {
 
   /** What `answer` brings, or null once the call is abandoned: a handler that hangs must not hang us. */
   orAbandoned<T>(answer: Promise<T>): Promise<T | null> {
+    if (this.#abandoned) return Promise.resolve(null)
     const abandoned = new Promise<null>((resolve) => {
       this.#onAbandon = () => resolve(null)
     })

@@ -1,7 +1,7 @@
 /** The user's code behind one face: some tasks in, one verdict per task out. A performer never throws. */
 import { TocsinError } from '../errors.ts'
 import type { Outcome, Task } from '../task.ts'
-import type { Context } from './call.ts'
+import type { Context, TransactionContext } from './call.ts'
 import { DONE, failure, OBSOLETE, type Verdict, verdictOf, verdictsOf } from './verdict.ts'
 
 export type Handler<Out> = (task: Task<Out>, context: Context) => Promise<Outcome | void>
@@ -9,6 +9,15 @@ export type BatchHandler<Out> = (
   tasks: readonly Task<Out>[],
   context: Context,
 ) => Promise<void | readonly (Outcome | void)[] | readonly PromiseSettledResult<Outcome | void>[]>
+/** With `transaction: true`: the same, with a `tx` in the context. */
+export type TransactionHandler<Out> = (
+  task: Task<Out>,
+  context: TransactionContext,
+) => Promise<Outcome | void>
+export type TransactionBatchHandler<Out> = (
+  tasks: readonly Task<Out>[],
+  context: TransactionContext,
+) => ReturnType<BatchHandler<Out>>
 /** One boolean per task, in order; false: nothing to do any more, the task ends 'obsolete' without an attempt. */
 export type Guard<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>
 

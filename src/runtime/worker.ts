@@ -18,6 +18,7 @@ import type { DeadCause, Task } from '../task.ts'
 import type { SettleAnswer, SettleOutcome } from '../timetable.ts'
 import type { TaskStore, Transact } from '../store.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
+import type { Call } from './call.ts'
 import { Calls } from './calls.ts'
 import { Complaints } from './complaints.ts'
 import { Sparing } from './sparing.ts'
@@ -64,6 +65,8 @@ export class Worker<Out> {
   readonly #claims = new Map<string, HeldClaim>()
   #whenQuiet: (() => void) | null = null
   #stopped = false
+  /** Those that wait for a connection need not wait any more. */
+  readonly #stopping = new AbortController()
   /** Tasks whose handlers answered in time. */
   finishedCount = 0
   /** Outcomes that came too late to count: the claim was not ours any more. */
@@ -183,6 +186,7 @@ export class Worker<Out> {
   /** What still runs is told to end and given to somebody else, without a failure. Then every outcome is recorded. */
   async stop(): Promise<{ released: number }> {
     this.#stopped = true
+    this.#stopping.abort()
     let released = 0
     for (const call of this.#calls.abandonAll()) {
       call.abort('closed')
@@ -234,44 +238,52 @@ export class Worker<Out> {
   /** Where the transaction does not come to its commit, it is as if the handler had not been called. */
   async #callWithin(performer: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<void> {
     const { store, settings, random, topic } = this.#parts
-    const call = this.#calls.open(admitted.map(heldOf), 1)
+    const tasks = admitted.map(({ held }) => held)
+    const held = tasks.map(({ claim, entry }) => ({
+      key: entry.key,
+      cell: claim.at.cell,
+      stamp: claim.stamp,
+    }))
+    // While it waits for a connection it has its place, but its time does not run.
+    this.#room.occupy(1)
+    let call: Call | null = null
     let verdicts: readonly Verdict[] = []
     let outcomes: SettleOutcome[] = []
-    const work: Parameters<Transact>[0] = async (tx, settle) => {
+    const work: Parameters<Transact>[2] = async (tx, settle) => {
+      const mine = admitted.filter((one) => this.#isStillOurs(one))
+      if (this.#stopped || mine.length < admitted.length) return false
+      this.#room.vacate(1)
+      call = this.#calls.open(tasks, 1)
       const answered = await call.orAbandoned(performer(admitted.map(taskOf), call.within(tx)))
       verdicts = answered ?? []
       // One that threw may have left its writes half done: they are undone, and those of the others with them.
       if (answered === null || verdicts.some(isThrown)) return false
-      outcomes = admitted.map(({ held }, i) =>
-        settleOutcomeOf(verdicts[i] as Verdict, held.entry.failures, settings().retry, random.fraction()),
+      outcomes = tasks.map(({ entry }, i) =>
+        settleOutcomeOf(verdicts[i] as Verdict, entry.failures, settings().retry, random.fraction()),
       )
-      const settlements = admitted.map(({ held: { claim, entry } }, i) => ({
-        key: entry.key,
-        cell: claim.at.cell,
-        stamp: claim.stamp,
-        outcome: outcomes[i] as SettleOutcome,
-      }))
-      const answers = await settle(topic, settlements)
+      const answers = await settle(held.map((one, i) => ({ ...one, outcome: outcomes[i] as SettleOutcome })))
       return answers.every((answer) => answer === 'settled')
     }
     let isCommitted = false
     let trouble: SettleOutcome | Verdict | null = null
     try {
-      isCommitted = (await store.ledger?.transact?.(work)) ?? false
+      isCommitted = (await store.ledger?.transact?.(topic, held, work, this.#stopping.signal)) ?? false
     } catch (error) {
-      this.report('transaction', error)
-      trouble = TocsinError.is(error) && error.retryable ? UNDONE : failure(error)
+      const isOurs = TocsinError.is(error) && error.retryable
+      if (isOurs) this.report('transaction', error)
+      trouble = isOurs ? UNDONE : failure(error)
     }
-    if (!this.#calls.end(call)) return
-    this.finishedCount += admitted.length
-    for (const [i, { held }] of admitted.entries()) {
+    if (call === null) this.#room.vacate(1)
+    else if (!this.#calls.end(call)) return
+    this.finishedCount += call === null ? 0 : tasks.length
+    for (const [i, task] of tasks.entries()) {
       const verdict = verdicts[i] ?? null
-      if (isCommitted) this.#recorded(held, outcomes[i] as SettleOutcome)
-      else if (verdict !== null && isThrown(verdict)) this.#judge(held, verdict)
-      else if (trouble?.kind === 'failed') this.#judge(held, trouble)
-      else if (trouble?.kind === 'snooze') this.#conclude(held, trouble)
+      if (isCommitted) this.#recorded(task, outcomes[i] as SettleOutcome)
+      else if (verdict !== null && isThrown(verdict)) this.#judge(task, verdict)
+      else if (trouble?.kind === 'failed') this.#judge(task, trouble)
+      else if (trouble?.kind === 'snooze') this.#conclude(task, trouble)
       // Another one of the batch threw, or was lost: this one comes again at once.
-      else this.giveBack(held)
+      else this.giveBack(task)
     }
     this.progress()
   }

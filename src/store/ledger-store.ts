@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
 import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
@@ -80,8 +81,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   #untold = 0
   readonly #janitor: Janitor
   readonly #sparing: Sparing
-  /** What handlers write through their own transactions: topic and key. */
-  readonly #writtenWithin = new WeakMap<object, Set<string>>()
+  /** Called before a handler writes through its own transaction: throws if a task of its own is not its own any more. */
+  readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
   #isClosed = false
 
   constructor(parts: LedgerStoreParts) {
@@ -106,7 +107,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     this.lookMs = table.lookMs
     const { transact } = parts.ledger
     this.transact =
-      transact === undefined ? null : (work) => this.#transact(transact.bind(parts.ledger), work)
+      transact === undefined
+        ? null
+        : (topic, held, work, signal) =>
+            this.#transact(transact.bind(parts.ledger), topic, held, work, signal)
     this.#sparing = new Sparing(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
@@ -153,20 +157,25 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const transaction = this.#parts.ledger.within(tx)
     // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      const own = this.#writtenWithin.get(tx as object)
-      if (own !== undefined) for (const { key } of places) own.add(`${topic}/${key}`)
       if (transaction.ended !== undefined)
         this.#followers.follow(tx as object, transaction.ended, topic, places)
       return answers
     }
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
       swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
+    const check = this.#beforeWrite.get(tx as object)
+    /** At once, where nothing is to be asked before: a synchronous ledger must have written when this returns. */
+    const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
+      check === undefined
+        ? one(topic, places, write())
+        : check(topic, places).then(() => one(topic, places, write()))
     return {
+      isSynchronous: transaction.isSynchronous === true,
       schedule: (topic, entries, quantumMs) =>
-        one(topic, entries, transaction.schedule(topic, entries, quantumMs)),
-      cancel: (topic, places) => one(topic, places, transaction.cancel(topic, places)),
+        checked(topic, entries, () => transaction.schedule(topic, entries, quantumMs)),
+      cancel: (topic, places) => checked(topic, places, () => transaction.cancel(topic, places)),
       reschedule: (topic, places, when, quantumMs) =>
-        one(topic, places, transaction.reschedule(topic, places, when, quantumMs)),
+        checked(topic, places, () => transaction.reschedule(topic, places, when, quantumMs)),
       cancelBy: (topic, cells, what) => many(topic, transaction.cancelBy(topic, cells, what)),
       rescheduleBy: (topic, cells, what, when, quantumMs) =>
         many(topic, transaction.rescheduleBy(topic, cells, what, when, quantumMs)),
@@ -324,13 +333,25 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
   async #transact(
     transact: NonNullable<Ledger['transact']>,
-    work: Parameters<Transact>[0],
+    ...[topic, held, work, signal]: Parameters<Transact>
   ): Promise<boolean> {
     const tellings: (() => Promise<void>)[] = []
-    const isCommitted = await transact(async ({ tx, settle }) => {
+    const isCommitted = await transact(async ({ tx, settle, hold }) => {
+      /** Of its own tasks, those that the handler has written to while it held them. */
       const own = new Set<string>()
-      this.#writtenWithin.set(tx, own)
-      return work(tx, async (topic, settlements) => {
+      this.#beforeWrite.set(tx, async (of, places) => {
+        const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
+        const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
+        if (mine.length === 0) return
+        // Somebody else may have done it meanwhile: then this one must not go on as if it had not.
+        if (!(await hold(topic, mine)))
+          throw new TocsinError(
+            'lease-lost',
+            'the task is not held by this handler any more; somebody else has it',
+          )
+        for (const { key } of mine) own.add(key)
+      })
+      return work(tx, async (settlements) => {
         const answers = await settle(topic, settlements)
         for (const cell of new Set(settlements.map((one) => one.cell))) {
           const isHere = (_: unknown, i: number) => settlements[i]?.cell === cell
@@ -338,11 +359,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
           tellings.push(() => this.#tellSettled({ topic, cell }, some, theirs))
         }
         // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
-        return answers.map(({ answer }, i) =>
-          own.has(`${topic}/${settlements[i]?.key}`) ? 'settled' : answer,
-        )
+        return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
       })
-    })
+    }, signal)
     if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
     return isCommitted
   }

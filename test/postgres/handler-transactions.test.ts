@@ -1,7 +1,7 @@
 /** `{ transaction: true }`: what a handler writes through `tx` and the outcomes of its tasks are one commit. */
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { type Context, Tocsin, type Topic } from 'tocsin'
+import { Tocsin, type Topic, type TransactionContext } from 'tocsin'
 import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 
@@ -38,8 +38,8 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
     const rows = await sql<{ key: string; times: number }>(url, 'SELECT key, times FROM effect')
     return Object.fromEntries(rows.map(({ key, times }) => [key, times]))
   }
-  const write = ({ tx }: Context, key: string) =>
-    tx?.query('INSERT INTO effect VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET times = effect.times + 1', [
+  const write = ({ tx }: TransactionContext, key: string) =>
+    tx.query('INSERT INTO effect VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET times = effect.times + 1', [
       key,
     ])
   const stateOf = async (key: string) => (await topic.get(key))?.state ?? null
@@ -137,7 +137,7 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
       async ({ key, attempt }, context) => {
         attempts = attempt
         await write(context, key)
-        if (attempt === 1) await context.tx?.query('SELECT 1 / 0', []).catch(() => {})
+        if (attempt === 1) await context.tx.query('SELECT 1 / 0', []).catch(() => {})
       },
       { transaction: true },
     )
@@ -168,7 +168,6 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
     topic.consume(
       async ({ key, payload }, context) => {
         const { tx } = context
-        if (tx === undefined) throw new Error('there is no tx')
         await write(context, key)
         if (payload < 3) await topic.schedule({ key, delay: 10, payload: payload + 1 }, { tx })
         else await topic.schedule({ key: 'other', delay: '1h', payload: 0 }, { tx })
@@ -192,7 +191,7 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
         await new Promise((resolve) => context.signal.addEventListener('abort', resolve))
         // A zombie, which knows of nothing: its place was given away.
         await new Promise((resolve) => setTimeout(resolve, 50))
-        await context.tx?.query('SELECT 1', []).catch((error: unknown) => late.push(error))
+        await context.tx.query('SELECT 1', []).catch((error: unknown) => late.push(error))
       },
       { transaction: true, concurrency: 1 },
     )
@@ -208,11 +207,11 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
     topic.consume(
       async ({ key }, context) => {
         await write(context, key)
-        for (const text of ['COMMIT', ' rollback', 'BEGIN', 'end;', 'START TRANSACTION'])
-          await context.tx?.query(text, []).catch((error: unknown) => refused.push(error))
-        await context.tx?.query('SAVEPOINT here', [])
+        for (const text of ['COMMIT', ' rollback', '/* x */ BEGIN', '-- x\n;end;', 'START TRANSACTION'])
+          await context.tx.query(text, []).catch((error: unknown) => refused.push(error))
+        await context.tx.query('SAVEPOINT here', [])
         await write(context, 'other')
-        await context.tx?.query('ROLLBACK TO SAVEPOINT here', [])
+        await context.tx.query('ROLLBACK TO SAVEPOINT here', [])
       },
       { transaction: true },
     )
@@ -223,12 +222,87 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
     expect(await effects()).toEqual({ a: 1 })
   })
 
+  test('what fails at the commit is a failure of the attempt, and not for ever', async () => {
+    await sql(
+      url,
+      'ALTER TABLE effect ADD FOREIGN KEY (key) REFERENCES effect_of DEFERRABLE INITIALLY DEFERRED',
+    ).catch(async () => {
+      await sql(url, 'CREATE TABLE effect_of (key text PRIMARY KEY)')
+      await sql(
+        url,
+        'ALTER TABLE effect ADD FOREIGN KEY (key) REFERENCES effect_of DEFERRABLE INITIALLY DEFERRED',
+      )
+    })
+    const strict = toc.topic<number>('strict', { retry: { ...RETRY, maxAttempts: 3 } })
+    let calls = 0
+    strict.consume(
+      async ({ key }, context) => {
+        calls++
+        await write(context, key)
+      },
+      { transaction: true },
+    )
+    await strict.schedule({ key: 'a', delay: 1, payload: 0 })
+    await expect.poll(async () => (await strict.get('a'))?.state, SOON).toBe('dead')
+    expect(calls).toBe(3)
+    expect((await strict.get('a'))?.lastError).toContain('foreign key')
+    expect(await effects()).toEqual({})
+  })
+
+  test('closed while some wait for a connection: these are not called any more, and it ends in time', async () => {
+    const { postgres } = await import('tocsin/postgres')
+    const few = await Tocsin.open({ ledger: postgres({ url, connections: 2 }), logger: false })
+    const busy = few.topic<number>('busy')
+    const started: string[] = []
+    let aborted = 0
+    busy.consume(
+      async ({ key }, { signal }) => {
+        started.push(key)
+        await new Promise((resolve) => signal.addEventListener('abort', resolve))
+        aborted++
+      },
+      { transaction: true, concurrency: 6 },
+    )
+    await busy.scheduleMany([1, 2, 3, 4, 5, 6].map((n) => ({ key: `k${n}`, delay: 1, payload: n })))
+    await expect.poll(() => started.length, SOON).toBe(2)
+    await few.close({ timeout: '200ms' })
+    expect(started).toHaveLength(2)
+    await expect.poll(() => aborted, SOON).toBe(2)
+    expect(await sql(url, "SELECT FROM pg_stat_activity WHERE application_name = 'tocsin handlers'")).toEqual(
+      [],
+    )
+    const { pending, claimed } = await toc.topic('busy').counts()
+    expect({ pending, claimed }).toEqual({ pending: 6, claimed: 0 })
+  })
+
+  test('a handler that lost its task meanwhile does not go on by scheduling it anew', async () => {
+    const own = toc.topic<number>('own', { lease: '1s', retry: RETRY })
+    const errors: unknown[] = []
+    own.consume(
+      async ({ key, payload }, context) => {
+        await write(context, `${key}/${payload}`)
+        if (payload > 1) return
+        // Taken away while it was not looking: as after a stall, when somebody else has done it.
+        await sql(url, 'UPDATE tocsin.live SET stamp = stamp + 1 WHERE key = $1', [key])
+        const again = own.schedule({ key, delay: 1, payload: 2 }, { tx: context.tx })
+        await again.catch((error: unknown) => errors.push(error))
+        await sql(url, 'UPDATE tocsin.live SET stamp = stamp - 1 WHERE key = $1', [key])
+        await again
+      },
+      { transaction: true },
+    )
+    await own.schedule({ key: 'a', delay: 1, payload: 1 })
+    await expect.poll(() => errors.length, SOON).toBeGreaterThan(0)
+    expect(errors[0]).toMatchObject({ code: 'lease-lost' })
+    expect(await effects()).toEqual({})
+  })
+
   test('more calls at once than there are connections: they take turns, and leases are kept meanwhile', async () => {
     const keys = Array.from({ length: 60 }, (_, n) => `k${n}`)
     topic.consume(
       async ({ key }, context) => {
         await write(context, key)
-        await context.tx?.query('SELECT pg_sleep(0.05)', [])
+        await context.tx.query('SELECT pg_sleep(0.05)', [])
       },
       { transaction: true, concurrency: 40 },
     )
@@ -264,7 +338,7 @@ test('of a pool that is yours, handlers take half at most', async () => {
     topic.consume(
       async ({ key }, { tx }) => {
         most = Math.max(most, ++running)
-        await tx?.query('SELECT pg_sleep(0.05)', [])
+        await tx.query('SELECT pg_sleep(0.05)', [])
         running--
         done.add(key)
       },

@@ -2,6 +2,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { systemClock } from '../../src/clock.ts'
+import { Tocsin } from '../../src/index.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { LOAD } from '../../src/ledgers/postgres/readings.ts'
@@ -89,6 +90,34 @@ test(`the due scan over ${ROWS.toLocaleString('en')} rows`, async () => {
     console.log(`a page of 1,000 hints out of ${ROWS} rows took ${ms} ms`)
   }
 })
+
+/** Ways that were planned on one connection while the tables were empty are kept by it, however large they become. */
+test.each([1, 8])(
+  'planned when the tables were empty, %i partitions: as quick when they are full',
+  async (partitions) => {
+    const url = await server.createDatabase()
+    const pool = new pg.Pool({ connectionString: url, max: 2 })
+    const { postgres } = await import('../../src/postgres.ts')
+    const toc = await Tocsin.open({ ledger: postgres({ pool, partitions }), logger: false })
+    try {
+      const topic = toc.topic<number>('burst')
+      const done = new Set<string>()
+      const consumer = topic.consume(async ({ key }) => void done.add(key), { concurrency: 200 })
+      await topic.schedule({ key: 'first', delay: 1, payload: 0 })
+      await expect.poll(() => done.size, { timeout: 10_000 }).toBe(1)
+      const count = 20_000
+      const at = Date.now() + 4_000
+      await topic.scheduleMany(Array.from({ length: count }, (_, n) => ({ key: `k${n}`, at, payload: n })))
+      // A plan that reads the whole table for each batch needs minutes.
+      await expect.poll(() => done.size, { timeout: 25_000 }).toBe(count + 1)
+      await consumer.stop()
+    } finally {
+      await toc.close()
+      await pool.end()
+    }
+  },
+  60_000,
+)
 
 test('a claim, and its settling', async () => {
   const keys = Array.from({ length: 500 }, (_, n) => n * 64 + 64)

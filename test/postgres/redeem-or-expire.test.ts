@@ -39,7 +39,7 @@ test.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
     expiry.consumeBatch(
       async (tasks, { tx }) => {
         const expired = tasks.map(({ payload }) => payload.id).toSorted()
-        await tx?.query(won, ['expired', expired])
+        await tx.query(won, ['expired', expired])
       },
       { transaction: true },
     )

@@ -140,6 +140,45 @@ test('a connection that dies before its commit has written nothing; one that die
   expect(await toc.audit()).toMatchObject([{ balances: true, books: { scheduled: 1, done: 1 } }])
 })
 
+test('not awaited, it is in the transaction, or nowhere: never in the next one, and never alone', async () => {
+  await client.query('CREATE TABLE line (n integer)')
+  // Whatever the write waits for meanwhile: the transaction ends after any number of other statements.
+  for (let others = 0; others < 8; others++)
+    for (const end of ['ROLLBACK', 'COMMIT'])
+      for (const call of ['schedule', 'cancel'] as const) {
+        const key = `${call}-${others}-${end}`
+        if (call === 'cancel') await topic.schedule({ key, delay: '1h', payload: 0 })
+        await client.query('BEGIN')
+        const forgotten = (
+          call === 'schedule'
+            ? topic.schedule({ key, delay: '1h', payload: 0 }, { tx: client })
+            : topic.cancel(key, { tx: client })
+        ).then(
+          ({ outcome }) => outcome as string,
+          (error: unknown) => (error as { code: string }).code,
+        )
+        for (let n = 0; n < others; n++) await client.query('INSERT INTO line VALUES (1)')
+        await client.query(end)
+        await client.query('BEGIN')
+        await client.query('INSERT INTO line VALUES (2)')
+        const answer = await forgotten
+        // Somebody else's, who knows of nothing: it is as good as it was.
+        await client.query('COMMIT')
+        const isThere = (await topic.get(key))?.state === 'pending'
+        const isDone = ['created', 'cancelled'].includes(answer) && end === 'COMMIT'
+        expect({ key, isThere }).toEqual({ key, isThere: call === 'schedule' ? isDone : !isDone })
+        if (!isDone && end === 'COMMIT') expect({ key, answer }).toEqual({ key, answer: 'bad-tx' })
+      }
+  expect(await toc.audit()).toMatchObject([{ balances: true }])
+})
+
+test('what is wrong with a task is rejected, not thrown: whoever awaits it hears of it', async () => {
+  await client.query('BEGIN')
+  const call = topic.schedule({ key: '..', delay: '1h', payload: 0 }, { tx: client })
+  await expect(call).rejects.toMatchObject({ code: 'bad-key' })
+  await client.query('ROLLBACK')
+})
+
 test('a statement of the caller that failed: the write says so, and the rollback leaves nothing', async () => {
   await client.query('BEGIN')
   await topic.schedule({ key: 'a', delay: '1h', payload: 0 }, { tx: client })

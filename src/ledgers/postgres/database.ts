@@ -76,7 +76,7 @@ export class Database {
     const leftMs = call.deadlineMs - this.#clock.monotonicNow() - ANSWER_MS
     const patienceMs = call.isPatient === true ? leftMs : Math.min(leftMs, BATCH_PATIENCE_MS)
     return {
-      patience: `${Math.max(1, Math.floor(patienceMs))}ms`,
+      terms: `${Math.max(1, Math.floor(patienceMs))}ms`,
       tellWithinMs: this.#tellWithinMs,
       query: (text, values) => this.query(text, values, call),
     }

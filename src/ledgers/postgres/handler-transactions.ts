@@ -1,18 +1,26 @@
 import type { Pool, PoolClient } from 'pg'
 import type { Clock } from '../../clock.ts'
-import { TocsinError } from '../../errors.ts'
+import { describeError, TocsinError } from '../../errors.ts'
 import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
 import type { Tx } from '../../tx.ts'
+import { numberArray, placeArrays } from './arrays.ts'
 import type { Database } from './database.ts'
-import { isSpoiled, translated } from './trouble.ts'
+import { badTx, isPassing, isRefusal, isSpoiled, translated } from './trouble.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
 /** Outcomes wait so long for somebody else's lock; then all is undone, and tried again later. */
 const PATIENCE = '1s'
 
+/** By the primary key of each, as in write-statements.ts. */
+const HOLD = `SELECT l.key FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp)
+  CROSS JOIN LATERAL (
+    SELECT l.key FROM tocsin.live l WHERE l.topic = $1::integer AND l.cell = i.cell AND l.key = i.key
+      AND l.session = $5::bigint AND l.stamp = i.stamp FOR UPDATE
+  ) l`
+
 /** Ends the transaction, or begins another: which it is, is ours to say. A savepoint is the handler's own business. */
 const ENDS =
-  /^\s*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+  /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
 
 /**
  * Transactions in which handlers write, and in which their outcomes are recorded. They have connections of their own: a
@@ -46,8 +54,11 @@ export class HandlerTransactions {
   }
 
   /** Commits when `work` answers true; otherwise nothing was done. */
-  async run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
-    await this.#turn()
+  async run(
+    work: (transaction: HandlerTransaction) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (!(await this.#turn(signal))) return false
     try {
       return await this.#run(work)
     } finally {
@@ -58,15 +69,31 @@ export class HandlerTransactions {
   }
 
   /** Not the pool's queue: how long a handler may wait for its turn is the topic's timeout, and not ours. */
-  #turn(): Promise<void> | undefined {
-    if (this.#free > 0) return void this.#free--
-    return new Promise((resolve) => this.#waiting.push(resolve))
+  async #turn(signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted) return false
+    if (this.#free > 0) {
+      this.#free--
+      return true
+    }
+    return new Promise((resolve) => {
+      const come = () => {
+        signal.removeEventListener('abort', leave)
+        resolve(true)
+      }
+      const leave = () => {
+        this.#waiting.splice(this.#waiting.indexOf(come), 1)
+        resolve(false)
+      }
+      signal.addEventListener('abort', leave, { once: true })
+      this.#waiting.push(come)
+    })
   }
 
   async #run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
     const client = await this.#connected()
     let isOpen = true
     let isSound = false
+    let failed: unknown
     // A connection that breaks while nobody waits for an answer tells it by an event.
     const onError = () => {}
     client.on('error', onError)
@@ -78,21 +105,38 @@ export class HandlerTransactions {
       const settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
         const topic = await this.#topic(topicName)
         // It may have said 'UPDATE …; COMMIT' in one text: then nothing is left that could be undone, but it is told.
-        if ((await xidOf(say)) !== xid) throw badTx('the handler ended its transaction by itself')
+        if ((await xidOf(say)) !== xid)
+          throw badTx(
+            'the handler ended its transaction by itself: what it wrote before is there, and comes again with the next attempt. Leave COMMIT and ROLLBACK to Tocsin',
+          )
         const speaker: Speaker = {
           query: async (text, values) => (await say(this.#database.said(text), [...values])).rows,
-          patience: PATIENCE,
+          terms: PATIENCE,
           tellWithinMs: 0,
         }
         const answers = await this.#writes.settle(speaker, topic, settlements)
         return answers.map((answer): LedgerSettled => answer ?? { answer: 'stale', hint: null })
       }
-      const isWanted = await work({ tx: handed(client, () => isOpen), settle })
+      const hold: HandlerTransaction['hold'] = async (topicName, held) => {
+        const { id } = await this.#topic(topicName)
+        const stamps = numberArray(held.map(({ stamp }) => stamp))
+        const { rows } = await say(HOLD, [id, ...placeArrays(held), stamps, this.#writes.session])
+        return rows.length === held.length
+      }
+      const isWanted = await work({
+        hold,
+        tx: handed(
+          client,
+          () => isOpen,
+          (error) => (failed ??= error),
+        ),
+        settle,
+      })
       isOpen = false
       const { command } = await say(isWanted ? 'COMMIT' : 'ROLLBACK')
       isSound = true
       // What failed inside was perhaps caught by the handler, but the transaction is undone all the same.
-      if (isWanted && command !== 'COMMIT') throw spoiled()
+      if (isWanted && command !== 'COMMIT') throw spoiled(failed)
       return isWanted
     } catch (error) {
       if (isOpen) {
@@ -102,7 +146,7 @@ export class HandlerTransactions {
           () => false,
         )
       }
-      throw error
+      throw isSpoiled(TocsinError.is(error) ? error.cause : error) ? spoiled(failed ?? error) : error
     } finally {
       client.off('error', onError)
       // Its other end may be silent, or still busy with what the handler asked for.
@@ -131,7 +175,13 @@ export class HandlerTransactions {
     try {
       return await Promise.race([answer, late])
     } catch (error) {
-      if (isSpoiled(error)) throw spoiled(error)
+      if (isRefusal(error) && !isSpoiled(error) && !isPassing(error))
+        throw new TocsinError(
+          'ledger-refused',
+          `the handler's transaction could not be committed, and all of it is undone: ${describeError(error)}`,
+          {},
+          error,
+        )
       // Asked for again, it would be asked for in another transaction: that it is undone or done is all there is.
       throw translated(error, this.#database.where, "a handler's transaction", true, isSent)
     } finally {
@@ -147,17 +197,26 @@ async function xidOf(say: Say): Promise<unknown> {
 }
 
 /** The connection as the handler gets it: all that it can, but for ending what is not its own. */
-function handed(client: PoolClient, isOpen: () => boolean): Tx {
+function handed(client: PoolClient, isOpen: () => boolean, onFailed: (error: unknown) => void): Tx {
   const query = (...args: unknown[]): Promise<unknown> => {
     const [said] = args
     const text = typeof said === 'object' ? (said as { text?: unknown } | null)?.text : said
-    if (!isOpen())
-      return Promise.reject(badTx('the transaction of this handler is over; await what it writes'))
+    const onDone = args.at(-1)
+    const refuse = (error: TocsinError): Promise<unknown> => {
+      if (typeof onDone !== 'function') return Promise.reject(error)
+      onDone(error)
+      return Promise.resolve()
+    }
+    if (!isOpen()) return refuse(badTx('the transaction of this handler is over; await what it writes'))
     if (typeof text === 'string' && ENDS.test(text))
-      return Promise.reject(
-        badTx('it commits by itself when the handler returns, and is undone when it throws; use a savepoint'),
+      return refuse(
+        badTx(
+          'BEGIN, COMMIT and ROLLBACK are not for the handler to say: its transaction commits when it returns, and is undone when it throws. A savepoint is',
+        ),
       )
-    return (client.query as (...any: unknown[]) => Promise<unknown>)(...args)
+    const answer: unknown = (client.query as (...any: unknown[]) => unknown).apply(client, args)
+    if (answer instanceof Promise) answer.catch(onFailed)
+    return answer as Promise<unknown>
   }
   return new Proxy(client, {
     get(target, name) {
@@ -169,15 +228,11 @@ function handed(client: PoolClient, isOpen: () => boolean): Tx {
   }) as unknown as Tx
 }
 
-function spoiled(cause?: unknown): TocsinError {
+function spoiled(cause: unknown): TocsinError {
   return new TocsinError(
     'ledger-refused',
-    'a statement of the handler failed in its transaction, and though the error was caught, all of it is undone; use a savepoint around what may fail',
+    `a statement of the handler failed (${describeError(cause)}), and though the error was caught, all of its transaction is undone; put a savepoint before what may fail`,
     {},
     cause,
   )
-}
-
-function badTx(message: string): TocsinError {
-  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }

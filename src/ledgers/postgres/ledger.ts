@@ -1,4 +1,5 @@
 import { type Clock, sleep } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
   HandlerTransaction,
@@ -152,12 +153,19 @@ export class PostgresLedger implements Ledger {
   async extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
     const { writes } = this.#parts
     const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs }))
-    const extended = await this.#batched<ExtendItem, boolean>(
+    const extended = await this.#batched<ExtendItem, boolean | null>(
       { topic, name: 'extend', way: 'extend', isRepeatable: true },
       items,
       (speaker, of, some) => writes.extend(speaker, of, some),
     )
-    return extended.filter(Boolean).length
+    const count = extended.filter((one) => one === true).length
+    // Not lost: asked for again, for as long as it is trusted.
+    if (count === 0 && extended.includes(false))
+      throw new TocsinError(
+        'ledger-unavailable',
+        `extend: another transaction on ${this.#parts.database.where} holds this task; its lease could not be prolonged yet`,
+      )
+    return count
   }
 
   /** A key may come twice: the second time it is found settled. */
@@ -169,8 +177,11 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  transact(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
-    return this.#parts.handlers.run(work)
+  transact(
+    work: (transaction: HandlerTransaction) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    return this.#parts.handlers.run(work, signal)
   }
 
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {

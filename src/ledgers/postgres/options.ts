@@ -1,6 +1,6 @@
 /** What a user may say about a PostgreSQL ledger. */
 import { CELLS } from '../../cell.ts'
-import { describeValue } from '../../errors.ts'
+import { describeValue, TocsinError } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../options.ts'
 
 /** All that we ask of a pool of the package pg; so that nobody needs its types to use ours. */
@@ -91,8 +91,15 @@ function parseUrl(url: unknown): URL {
   if (typeof url !== 'string' || !/^postgres(ql)?:\/\//i.test(url))
     throw badOption('url', `expected a text like '${example}'`)
   try {
-    return new URL(url)
-  } catch {
+    const address = new URL(url)
+    if (address.pathname.includes('@'))
+      throw badOption(
+        'url',
+        "its password has a '/' or '@' in it: write %2F for '/', %40 for '@', %3A for ':'",
+      )
+    return address
+  } catch (error) {
+    if (TocsinError.is(error)) throw error
     // Not with the URL itself: it may hold a password.
     throw badOption('url', `this is no URL; it should look like '${example}'`)
   }

@@ -3,6 +3,9 @@
  * millisecond or two, which is more than it takes to carry it out for some dozens of tasks; in a function PostgreSQL
  * plans it once per connection. Prepared statements would do the same, but not behind a pooler.
  *
+ * Only statements whose plan does not depend on how large the tables are: it is kept as long as the connection, and may
+ * have been made when they were empty.
+ *
  * The statement here is the truth: a function is named by what it does, so that two versions of Tocsin on one database
  * do not disturb each other. Where it is not there, because nobody had the right to make it, the statement is said as
  * it is.
@@ -24,9 +27,11 @@ interface Step {
 const PLACES = ['integer', 'smallint[]', 'text[]']
 
 const STEPS: readonly Step[] = [
-  ...(['schedule', 'scheduleKeeping'] as const).map((name) => ({
+  {
     name: 'schedule',
-    text: WRITES[name],
+    text: WRITES.schedule,
+    // What hopes that every key is new is undone where one is not, and then said as it should be.
+    hopeful: { text: WRITES.scheduleNew, when: '$13' },
     takes: [
       ...PLACES,
       'bigint[]',
@@ -40,15 +45,7 @@ const STEPS: readonly Step[] = [
       'text',
       'boolean',
     ],
-    // What hopes that every key is new is undone where one is not, and then said as it should be.
-    ...(name === 'schedule' ? { hopeful: { text: WRITES.scheduleNew, when: '$13' } } : {}),
     gives: ['now_ms float8', 'superseded text', 'written text', 'kept text', 'told text'],
-  })),
-  {
-    name: 'cancel',
-    text: WRITES.cancel,
-    takes: [...PLACES, 'text'],
-    gives: ['key text', 'is_held boolean'],
   },
   {
     name: 'claim',
@@ -66,12 +63,6 @@ const STEPS: readonly Step[] = [
       'body text',
     ],
     isByPlace: true,
-  },
-  {
-    name: 'extend',
-    text: WRITES.extend,
-    takes: [...PLACES, 'bigint[]', 'bigint[]', 'bigint'],
-    gives: ['key text'],
   },
   {
     name: 'finish',

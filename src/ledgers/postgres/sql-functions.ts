@@ -238,8 +238,9 @@ const PLACE = `
         )}
       END IF;
       IF is_placing AND NOT v.is_placed THEN
-        UPDATE tocsin.topic t SET is_placed = true WHERE t.id = topic_id
-          RETURNING t.slot_by, t.merge_ms INTO v.slot_by, merge_ms;
+        -- Not where somebody else's open transaction does the same: that is not waited for.
+        UPDATE tocsin.topic t SET is_placed = true
+          WHERE t.id = (SELECT s.id FROM tocsin.topic s WHERE s.id = topic_id FOR UPDATE SKIP LOCKED);
       END IF;
       cell := tocsin.cell_of(key, v.slot_by);
       SELECT m.value INTO shard FROM tocsin.meta m WHERE m.name = 'shard';

@@ -6,7 +6,8 @@ import type { TopicName } from './writes.ts'
 
 /** $2 slotBy, $3 mergeMs: with the first task of a topic it is fixed how its keys are placed. */
 const PLACE = `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
-  WHERE id = $1 AND (NOT is_placed OR slot_by = $2) RETURNING id`
+  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED) AND (NOT is_placed OR slot_by = $2)
+  RETURNING id`
 
 /**
  * The same where nothing is placed: it may still change. 'key' is also what holds where nothing was said, so that it gives
@@ -64,9 +65,16 @@ export class Topics {
     if (placing === undefined || (this.#agreed.has(name) && this.#isTold(name, placing))) return topic
     const { slotBy, mergeMs } = placing
     const rows = await this.#database.ask('topic', PLACE, [topic.id, slotBy, mergeMs])
-    if (rows.length === 0) throw otherSlotBy(name, slotBy)
-    this.#agreed.add(name)
-    this.#toldMergeMs.set(name, mergeMs)
+    if (rows.length > 0) {
+      this.#agreed.add(name)
+      this.#toldMergeMs.set(name, mergeMs)
+      return topic
+    }
+    // Placed otherwise; or somebody's open transaction is at it, which is not waited for: what is known so far has to fit.
+    const [row] = await this.#database.ask('topic', 'SELECT slot_by FROM tocsin.topic WHERE id = $1', [
+      topic.id,
+    ])
+    if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
     return topic
   }
 

@@ -1,10 +1,10 @@
-import { TocsinError } from '../../errors.ts'
 import type { LedgerTransaction } from '../../ledger.ts'
 import type { CellAddress, Place, RingTime, Selection } from '../../timetable.ts'
 import type { Database } from './database.ts'
 import { placeArrays } from './arrays.ts'
 import { Readings } from './readings.ts'
-import { isSpoiled, translated } from './trouble.ts'
+import { badTx, isSpoiled, overTx, translated } from './trouble.ts'
+import { IN_TRANSACTION } from './write-statements.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
 /** All that we ask of a client of the package pg, or of whatever stands for one. */
@@ -21,8 +21,6 @@ export const TELL_WITHIN_MS = 2_000
 interface Known {
   /** The ledger that the client's database has; null: none. */
   ledgerId: Promise<string | null> | null
-  /** The transaction that was last seen open on it. */
-  xid: string | null
 }
 
 /** Writes in the caller's transaction, on the caller's connection. */
@@ -63,20 +61,35 @@ export class Transactions {
         throw translated(error, this.#database.where, 'a write in your transaction', true, true)
       }
     }
-    const speaker: Speaker = { query: ask, patience: null, tellWithinMs: TELL_WITHIN_MS }
-    const write = async <T>(topicName: string, work: (topic: TopicName) => Promise<T>): Promise<T> => {
-      const topic = await this.#topic(topicName)
-      await this.#checkTransaction(known, ask)
-      return work(topic)
-    }
-    const andTell = async <T>(
-      topic: TopicName,
-      places: readonly Place[],
-      answers: Promise<T>,
+    const xid = async () => ((await ask(XID, [])) as [[string]])[0][0]
+    const write = async <T>(
+      name: string,
+      work: (speaker: Speaker, topic: TopicName) => Promise<T>,
     ): Promise<T> => {
-      const written = await answers
-      if (places.length > 0) await ask(TELL, [topic.id, ...placeArrays(places)])
-      return written
+      // Asked for at once: a COMMIT that somebody sends without waiting for us comes after it.
+      const meant = xid()
+      meant.catch(() => {})
+      const topic = await this.#topic(name)
+      await this.#checkLedger(known, ask)
+      const id = await meant
+      // Outside a transaction each statement is one of its own: the next one has another id.
+      if (id !== (await xid())) throw overTx()
+      return work({ query: ask, terms: `${IN_TRANSACTION}${id}`, tellWithinMs: TELL_WITHIN_MS }, topic)
+    }
+    /** The news first: where that is written, and the transaction ends before the rest, there is nothing to be found. */
+    const told = async (speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<void> => {
+      if (places.length === 0) return
+      const rows = await ask(TELL, [topic.id, ...placeArrays(places), speaker.terms])
+      if (rows.length === 0) throw overTx()
+    }
+    /** 'Not found' is also what a transaction finds that is over. */
+    const sure = async <T extends { outcome: string } | string>(
+      speaker: Speaker,
+      answers: readonly T[],
+    ): Promise<T[]> => {
+      const isFound = (answer: T) => (typeof answer === 'string' ? answer : answer.outcome) !== 'not-found'
+      if (!answers.some(isFound) && speaker.terms !== `${IN_TRANSACTION}${await xid()}`) throw overTx()
+      return [...answers]
     }
     const found = async (topic: TopicName, cells: readonly number[], what: Selection): Promise<Place[]> => {
       const readings = new Readings(ask)
@@ -93,51 +106,52 @@ export class Transactions {
       return places
     }
     const writes = this.#writes
-    const cancel = (topic: TopicName, places: readonly Place[]) =>
-      andTell(
-        topic,
-        places,
-        inPieces(places, (some) => writes.cancel(speaker, topic, some)),
+    const cancel = async (speaker: Speaker, topic: TopicName, places: readonly Place[]) => {
+      await told(speaker, topic, places)
+      return sure(speaker, await inPieces(places, (some) => writes.cancel(speaker, topic, some)))
+    }
+    const reschedule = async (
+      speaker: Speaker,
+      topic: TopicName,
+      places: readonly Place[],
+      when: RingTime,
+      quantumMs: number,
+    ) => {
+      await told(speaker, topic, places)
+      const answers = await inPieces(places, (some) =>
+        writes.reschedule(speaker, topic, some, when, quantumMs),
       )
-    const reschedule = (topic: TopicName, places: readonly Place[], when: RingTime, quantumMs: number) =>
-      andTell(
-        topic,
-        places,
-        inPieces(places, (some) => writes.reschedule(speaker, topic, some, when, quantumMs)),
-      )
+      return sure(speaker, answers)
+    }
     return {
       schedule: (name, entries, quantumMs) =>
-        write(name, (topic) =>
-          andTell(
-            topic,
-            entries,
-            inPieces(entries, (some) => writes.schedule(speaker, topic, some, quantumMs)),
-          ),
-        ),
-      cancel: (name, places) => write(name, (topic) => cancel(topic, places)),
+        write(name, async (speaker, topic) => {
+          await told(speaker, topic, entries)
+          return inPieces(entries, (some) => writes.schedule(speaker, topic, some, quantumMs))
+        }),
+      cancel: (name, places) => write(name, (speaker, topic) => cancel(speaker, topic, places)),
       reschedule: (name, places, when, quantumMs) =>
-        write(name, (topic) => reschedule(topic, places, when, quantumMs)),
+        write(name, (speaker, topic) => reschedule(speaker, topic, places, when, quantumMs)),
       cancelBy: (name, cells, what) =>
-        write(name, async (topic) => {
+        write(name, async (speaker, topic) => {
           const places = await found(topic, cells, what)
-          return { places, answers: await cancel(topic, places) }
+          return { places, answers: await cancel(speaker, topic, places) }
         }),
       rescheduleBy: (name, cells, what, when, quantumMs) =>
-        write(name, async (topic) => {
+        write(name, async (speaker, topic) => {
           const places = await found(topic, cells, what)
-          return { places, answers: await reschedule(topic, places, when, quantumMs) }
+          return { places, answers: await reschedule(speaker, topic, places, when, quantumMs) }
         }),
     }
   }
 
-  /** Which transaction it is, and whether it is one, on the ledger's own database. */
   #knownOf(client: object): Known {
-    const known = this.#known.get(client) ?? { ledgerId: null, xid: null }
+    const known = this.#known.get(client) ?? { ledgerId: null }
     this.#known.set(client, known)
     return known
   }
 
-  async #checkTransaction(known: Known, ask: Ask): Promise<void> {
+  async #checkLedger(known: Known, ask: Ask): Promise<void> {
     known.ledgerId ??= ledgerIdOf(ask)
     const ledgerId = await known.ledgerId.catch((error: unknown) => {
       known.ledgerId = null
@@ -145,12 +159,6 @@ export class Transactions {
     })
     if (ledgerId !== this.#ledgerId)
       throw badTx(`its database is another one than the ledger's (${this.#database.where})`)
-    // Outside a transaction each statement is one of its own: the next one has another id.
-    const xid = async () => ((await ask(XID, [])) as [[string]])[0][0]
-    const first = await xid()
-    if (first !== known.xid && first !== (await xid()))
-      throw badTx("no transaction is open on it; send 'BEGIN' first, and 'COMMIT' when you are done")
-    known.xid = first
   }
 }
 
@@ -159,7 +167,8 @@ type Ask = (text: string, values: readonly unknown[]) => Promise<unknown[][]>
 const XID = 'SELECT pg_current_xact_id()::text AS xid'
 
 /** Whoever keeps a timetable hears of it once it is committed. */
-const TELL = 'INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])'
+const TELL = `INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])
+  WHERE $4::text = '${IN_TRANSACTION}' || pg_current_xact_id()::text RETURNING cell`
 
 /** As lists, in the order of the columns. */
 function rowsOf(answer: unknown): unknown[][] {
@@ -196,12 +205,11 @@ async function inPieces<P extends Place, A>(
 
 function checkClient(tx: unknown): Client {
   const client = tx as Partial<Client & { totalCount: unknown }> | null
-  if (typeof client?.query !== 'function') throw badTx('expected a client of the package pg')
+  if (typeof client?.query !== 'function')
+    throw badTx(
+      "expected a client of the package pg; an ORM's transaction goes through fromDrizzle, fromKysely, fromKnex or fromPrisma",
+    )
   if (client.totalCount !== undefined)
     throw badTx('a pool is not a transaction: take a client with pool.connect(), and BEGIN on it')
   return client as Client
-}
-
-function badTx(message: string): TocsinError {
-  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }

@@ -29,8 +29,23 @@ export function isUndone(error: unknown): boolean {
   return ['40001', '40P01'].includes(stateOf(error))
 }
 
+/** Nobody's fault, and over by itself: two that waited for each other, a lock, a server that is full or going down. */
+export function isPassing(error: unknown): boolean {
+  return /^(40|53|55P03|57|08)/.test(stateOf(error))
+}
+
+export function badTx(message: string): TocsinError {
+  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
+}
+
+export function overTx(): TocsinError {
+  return badTx(
+    "no transaction is open on it (any more): send 'BEGIN' first, and await this call before 'COMMIT' or 'ROLLBACK'",
+  )
+}
+
 /** The server has answered, and will not have done it: an error of the statement, not of the connection. */
-function isRefusal(error: unknown): boolean {
+export function isRefusal(error: unknown): boolean {
   const state = stateOf(error)
   const severity: unknown = (error as { severity?: unknown } | null)?.severity
   return state !== '' && severity !== 'FATAL' && severity !== 'PANIC' && !state.startsWith('08')
@@ -67,7 +82,19 @@ export function translated(
   if (state === '53100')
     return fail('ledger-full', `${where}: its disk is full (${says}); nothing was written`)
   if (/^(28|3D|42501|0A|3F)/.test(state))
-    return fail('ledger-refused', `${where} refuses: ${says}${hint(state)}`)
+    return fail('ledger-refused', `${where} refuses: ${says}${hint(state, says)}`)
+  if (/client password must be a string/.test(says))
+    return fail(
+      'ledger-refused',
+      `${where} wants a password, and the URL has none: postgres://user:password@…`,
+    )
+  if (/does not support SSL/.test(says))
+    return fail('ledger-refused', `${where} has no TLS, and sslmode asks for it (${says})`)
+  if (/ECONNREFUSED|ENOTFOUND|EAI_AGAIN/.test(says))
+    return fail(
+      'ledger-unavailable',
+      `${doing}: cannot connect to ${where} (${says}): is it running there? Check host and port. Nothing was written`,
+    )
   if (state === '25006')
     return fail(
       'ledger-unavailable',
@@ -79,9 +106,12 @@ export function translated(
   )
 }
 
-function hint(state: string): string {
+function hint(state: string, says: string): string {
   if (state.startsWith('28')) return '. Check user and password'
   if (state === '3D000') return '. Create the database first: createdb <name>'
+  // Its tables are there, and belong to somebody else.
+  if (state === '42501' && !/(schema|database)/.test(says))
+    return '. Open it with the role that made the tables, or grant what docs/postgres.md names'
   if (state === '42501')
     return '. The user needs the right to create the schema tocsin: GRANT CREATE ON DATABASE <name> TO <user>'
   return ''

@@ -3,18 +3,29 @@
  * one round trip and one commit. Rows are locked in one order (cell, key), so that no two statements wait for each
  * other. `$1` is the topic's id; what follows are arrays, one element per task.
  *
- * Each statement reads its clock once, in `t`, where it also says how long it waits for locks: a caller's open
- * transaction may hold some. Null leaves that as it is: the transaction is the caller's. What may be said in a caller's
+ * Each statement reads its clock once, in `t`, where it also has its terms. '100ms' is how long it waits for locks: a
+ * caller's open transaction may hold some. 'in 1234' is the caller's transaction that it is meant for: somebody who does
+ * not wait for the answer may have ended it before the statement comes, and begun another. What may be said in a caller's
  * transaction answers in columns that every driver reads alike: texts, booleans, and numbers that are no bigint.
  */
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../rescue.ts'
 import { ALONE, CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../rows.ts'
 
-const t = (lockTimeout: string, also = ''): string => `t AS MATERIALIZED (
+/** Terms that begin with this name a transaction. */
+export const IN_TRANSACTION = 'in '
+
+/** A statement does nothing at all where the transaction is over that it was meant for. */
+const t = (given: string, also = ''): string => {
+  // At each place: some drivers make a parameter of its own of every one.
+  const terms = `${given}::text`
+  return `t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms${also},
-      set_config('lock_timeout', coalesce(${lockTimeout}, current_setting('lock_timeout')), true) AS patience
+      CASE WHEN ${terms} NOT LIKE '${IN_TRANSACTION}%' THEN set_config('lock_timeout', ${terms}, true) END AS patience
+    WHERE ${terms} IS NULL OR ${terms} NOT LIKE '${IN_TRANSACTION}%'
+      OR ${terms} = '${IN_TRANSACTION}' || pg_current_xact_id()::text
   )`
+}
 
 interface Column {
   readonly name: string
@@ -46,9 +57,14 @@ const eachAsItShouldBe = (
   condition: string,
   lock: string,
 ): string => `FROM (SELECT * FROM (${asked(more)}) i ${IN_ORDER}) i
-    CROSS JOIN LATERAL (SELECT l.ctid AS at FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}) l`
-/** The cell is there for tables that are divided: in each of them something lies at that place. */
-const AT = 'l.ctid = i.at AND l.cell = i.cell AND l.topic = $1'
+    CROSS JOIN LATERAL (
+      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}
+    ) l`
+/**
+ * Where it lies, and in which part of a divided table. Nothing else: on a table that was empty when this was planned, the
+ * planner takes any other condition for a better way, and reads the whole topic for each row once it is full.
+ */
+const AT = 'l.ctid = i.at AND l.tableoid = i.part'
 const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 const IS_HELD = '(l.session IS NOT NULL AND l.lease_ms > i.now_ms)'
 const CARRIED = 'topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body'
@@ -72,7 +88,7 @@ const NEW_TASKS = `
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i`
 
-/** $10 patience, $11 how near is told, $12 the topic's name, $13 whether it is hoped that all of the keys are new. */
+/** $10 terms, $11 how near is told, $12 the topic's name, $13 whether it is hoped that all of the keys are new. */
 const SCHEDULE_T = t('$10', ", nextval('tocsin.generation') AS base, $13::boolean AS hopes")
 
 const inserted = (input: string): string => `INSERT INTO tocsin.live AS l
@@ -121,7 +137,7 @@ const schedule = (keep: boolean): string => `WITH ${SCHEDULE_T},
     ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')} AS told
   FROM t`
 
-/** $4 patience. Answers, for each that there was, its key and whether it is in flight. */
+/** $4 terms. Answers, for each that there was, its key and whether it is in flight. */
 const cancel = `WITH ${t('$4')}, ${places()},
   locked AS MATERIALIZED (
     SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
@@ -142,7 +158,7 @@ const cancel = `WITH ${t('$4')}, ${places()},
   SELECT key, is_held FROM locked`
 
 /**
- * $4 'at', 'delay' or 'shift', $5 ms, $6 quantum, $7 patience, $8 how near is told, $9 the topic's name. Answers, for
+ * $4 'at', 'delay' or 'shift', $5 ms, $6 quantum, $7 terms, $8 how near is told, $9 the topic's name. Answers, for
  * each that there was: key, what became of it, due time, priority.
  */
 const reschedule = `WITH ${t('$7')}, ${places()},
@@ -197,7 +213,7 @@ const texts = (column: string): string => `string_agg(${column}, E'\\x1e')`
  */
 const claim = `WITH ${t('NULL')},
   found AS MATERIALIZED (
-    SELECT i.n, i.cell, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at
+    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
     ${eachAsItShouldBe(
       CLAIM_COLUMNS,
       `l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < ${LOSSES_OF_A_SUSPECT})`,
@@ -278,7 +294,7 @@ function graves(dies: string): string {
 const begin = `UPDATE tocsin.live l SET started = CASE WHEN started = ${ALONE} THEN ${STARTED_ALONE} ELSE started END
   WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 RETURNING 1`
 
-/** $4 stamp, $5 lease in ms, $6 session. Answers the keys whose lease goes on. */
+/** $4 stamp, $5 lease in ms, $6 session. Answers keys, each with whether its lease goes on, or somebody else is at it. */
 const extend = `WITH ${t('NULL')},
   ${places([
     { name: 'my_stamp', array: '$4::bigint[]' },
@@ -286,25 +302,31 @@ const extend = `WITH ${t('NULL')},
   ])},
   locked AS MATERIALIZED (
     SELECT i.* ${eachRow('FOR UPDATE SKIP LOCKED')} WHERE l.session = $6 AND l.stamp = i.my_stamp
+  ),
+  extended AS (
+    UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.cell, l.key
   )
-  UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.key`
+  SELECT key, true FROM extended
+  UNION ALL SELECT i.key, false FROM input i LEFT JOIN extended e ON e.cell = i.cell AND e.key = i.key
+    WHERE e.key IS NULL
+      AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME})`
 
 /**
- * $4 stamp, $5 state, $6 session, $7 patience: the way of nearly every task. Answers one value: null when all of them
+ * $4 stamp, $5 state, $6 session, $7 terms: the way of nearly every task. Answers one value: null when all of them
  * ended, else the numbers of those that did.
  */
 const finish = `WITH ${t('$7')},
   removed AS (
     DELETE FROM tocsin.live l USING (
-      SELECT i.n, i.cell, i.now_ms, i.state, l.at
+      SELECT i.n, i.now_ms, i.state, l.at, l.part
       ${eachAsItShouldBe(
         [
           { name: 'my_stamp', array: '$4::bigint[]' },
           { name: 'state', array: '$5::smallint[]' },
         ],
         'l.session = $6 AND l.stamp = i.my_stamp',
-        // Keeps the planner from making a join of it.
-        'OFFSET 0',
+        // What waits for a lock finds the row elsewhere afterwards; not all versions of PostgreSQL look again by themselves.
+        'FOR UPDATE',
       )}
     ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n
   ),
@@ -393,7 +415,7 @@ const settle = `WITH ${t('NULL')},
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN judged k ON k.n = i.n WHERE k.n IS NULL`
 
-/** $4 patience, $5 how near is told, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
+/** $4 terms, $5 how near is told, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
 const replay = `WITH ${t('$4')}, ${places()},
   graves AS MATERIALIZED (
     SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
@@ -415,7 +437,7 @@ const replay = `WITH ${t('$4')}, ${places()},
     ${tell('SELECT min(t.now_ms) FROM revived, t', '$5::bigint', '$6')}
   FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key`
 
-/** $4 patience. Answers the keys that were purged. */
+/** $4 terms. Answers the keys that were purged. */
 const purge = `WITH ${t('$4')}, ${places()},
   emptied AS (
     DELETE FROM tocsin.ended e USING input i

@@ -13,13 +13,14 @@ import { ringMsAt } from '../../ring-time.ts'
 import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
 import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
-import { SEPARATOR, WRITES } from './write-statements.ts'
+import { overTx } from './trouble.ts'
+import { IN_TRANSACTION, SEPARATOR, WRITES } from './write-statements.ts'
 
 /** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
 export interface Speaker {
   query(text: string, values: readonly unknown[]): Promise<unknown[][]>
-  /** How long a statement waits for somebody else's lock, as PostgreSQL reads it; null: as the caller has set it. */
-  readonly patience: string | null
+  /** How long a statement waits for somebody else's lock, or in which transaction alone it may do anything. */
+  readonly terms: string
   /** Who listens to the ledger is told of what rings within this; 0: nobody need be told. */
   readonly tellWithinMs: number
 }
@@ -55,12 +56,12 @@ const HOPELESS_BATCHES = 16
 const KEEP_TRIES = 10
 
 export class Writes {
-  readonly #session: number
+  readonly session: number
   /** Batches in which keys may well be there already. */
   #noHopeFor = 0
 
   constructor(session: number) {
-    this.#session = session
+    this.session = session
   }
 
   async schedule(
@@ -93,6 +94,7 @@ export class Writes {
     quantumMs: number,
   ): Promise<LedgerScheduled[]> {
     const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, quantumMs))
+    if (row === undefined) throw overTx()
     const [nowMs, superseded] = row as [number, string | null]
     if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
     else if (this.#noHopeFor > 0) this.#noHopeFor--
@@ -110,6 +112,7 @@ export class Writes {
   ): Promise<NewEntry[]> {
     const values = this.#entries(speaker, topic, entries, quantumMs)
     const [row] = await speaker.query(WRITES.scheduleKeeping, values)
+    if (row === undefined) throw overTx()
     const [nowMs, superseded, in_, kept] = row as [number, ...(string | null)[]]
     const how = new Map(listIn<[string, number]>(superseded))
     const isIn = new Set(listIn<string>(in_))
@@ -122,7 +125,7 @@ export class Writes {
   }
 
   async cancel(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const rows = await speaker.query(WRITES.cancel, [topic.id, ...placeArrays(places), speaker.patience])
+    const rows = await speaker.query(WRITES.cancel, [topic.id, ...placeArrays(places), speaker.terms])
     const found = new Map(rows as [string, boolean][])
     return places.map(({ key }) => {
       const isHeld = found.get(key)
@@ -140,7 +143,7 @@ export class Writes {
     const values = [topic.id, ...placeArrays(places), when.kind, when.ms, quantumMs]
     const rows = await speaker.query(WRITES.reschedule, [
       ...values,
-      speaker.patience,
+      speaker.terms,
       speaker.tellWithinMs,
       topic.name,
     ])
@@ -161,7 +164,7 @@ export class Writes {
       numberArray(some.map(({ leaseMs }) => leaseMs)),
       numberArray(some.map(({ nowMs }) => nowMs)),
       booleanArray(some.map(({ alone }) => alone)),
-      this.#session,
+      this.session,
     ]
     const verdicts = new Array<ClaimVerdict>(items.length)
     const [taken] = await speaker.query(WRITES.claim, values(items))
@@ -177,20 +180,25 @@ export class Writes {
   }
 
   async begin(speaker: Speaker, topic: TopicName, { key, cell }: Place, stamp: number): Promise<boolean> {
-    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.#session])
+    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
     return rows.length > 0
   }
 
-  async extend(speaker: Speaker, topic: TopicName, items: readonly ExtendItem[]): Promise<boolean[]> {
+  /** Null: nobody holds it under that stamp. False: it is held, but somebody else's transaction is at it. */
+  async extend(
+    speaker: Speaker,
+    topic: TopicName,
+    items: readonly ExtendItem[],
+  ): Promise<(boolean | null)[]> {
     const rows = await speaker.query(WRITES.extend, [
       topic.id,
       ...placeArrays(items),
       numberArray(items.map(({ stamp }) => stamp)),
       numberArray(items.map(({ leaseMs }) => leaseMs)),
-      this.#session,
+      this.session,
     ])
-    const extended = new Set((rows as [string][]).map(([key]) => key))
-    return items.map(({ key }) => extended.has(key))
+    const found = new Map(rows as [string, boolean][])
+    return items.map(({ key }) => found.get(key) ?? null)
   }
 
   /** Null: somebody else's transaction is at it; to be tried again. */
@@ -224,8 +232,8 @@ export class Writes {
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
       numberArray(settlements.map(({ outcome }) => (outcome.kind === 'done' ? DONE : OBSOLETE))),
-      this.#session,
-      speaker.patience,
+      this.session,
+      speaker.terms,
     ])
     const [ended] = row as [string | null]
     const isEnded = ended === null ? null : new Set(JSON.parse(`[${ended}]`) as number[])
@@ -253,7 +261,7 @@ export class Writes {
       textArray(outcomes.map(({ error }) => error)),
       textArray(outcomes.map(({ cause }) => cause)),
       booleanArray(outcomes.map(({ failed }) => failed)),
-      this.#session,
+      this.session,
       poisonText('%s'),
     ])
     for (const row of rows as SettleRow[])
@@ -261,7 +269,7 @@ export class Writes {
   }
 
   async replay(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    const values = [topic.id, ...placeArrays(places), speaker.patience, speaker.tellWithinMs, topic.name]
+    const values = [topic.id, ...placeArrays(places), speaker.terms, speaker.tellWithinMs, topic.name]
     const rows = await speaker.query(WRITES.replay, values)
     type Row = [key: string, lives: boolean, ringMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
@@ -279,7 +287,7 @@ export class Writes {
     topic: TopicName,
     places: readonly Place[],
   ): Promise<('purged' | 'not-found')[]> {
-    const rows = await speaker.query(WRITES.purge, [topic.id, ...placeArrays(places), speaker.patience])
+    const rows = await speaker.query(WRITES.purge, [topic.id, ...placeArrays(places), speaker.terms])
     const purged = new Set((rows as [string][]).map(([key]) => key))
     return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
   }
@@ -294,11 +302,11 @@ export class Writes {
       textArray(entries.map(({ tags }) => tagsText(tags))),
       textArray(entries.map(({ body }) => body)),
       quantumMs,
-      speaker.patience,
+      speaker.terms,
       speaker.tellWithinMs,
       topic.name,
       // In a caller's transaction each hope would be a subtransaction, of which PostgreSQL takes only a few lightly.
-      this.#noHopeFor === 0 && speaker.patience !== null,
+      this.#noHopeFor === 0 && !speaker.terms.startsWith(IN_TRANSACTION),
     ]
   }
 }
@@ -390,6 +398,12 @@ function putTaken(
   ]
   const tags = lists[7].split(SEPARATOR)
   const bodies = lists[8].split(SEPARATOR)
+  // Somebody has written to the table by hand: better nothing than one's payload with another's task.
+  if (bodies.length !== ns.length || tags.length !== ns.length)
+    throw new TocsinError(
+      'ledger-damaged',
+      `topic '${topic}': a payload has a control character in it that JSON has not`,
+    )
   for (let i = 0; i < ns.length; i++) {
     const at = (ns[i] as number) - 1
     const task = claimedTaskOf(topic, {

@@ -79,6 +79,7 @@ export class Transactions {
           return { places, answers: transitions.reschedule(topic, places, when, quantumMs, moment) }
         }),
       ended: (isPointless) => this.#ended(database, isPointless),
+      isSynchronous: true,
     }
   }
 
