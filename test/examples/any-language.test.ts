@@ -72,10 +72,11 @@ describe('a shop', () => {
   })
 
   test.skipIf(!hasPython)('has it paid from Python', async () => {
-    expect(await example('python3', 'python', '42')).toBe('refused: 3F000\n')
+    const refused = (state: string) => ({ code: 1, stdout: `refused: ${state}\n` })
+    await expect(example('python3', 'python', '42')).rejects.toMatchObject(refused('3F000'))
     await using toc = await Tocsin.open({ ledger: url, logger: false })
     const unpaid = toc.topic<{ orderId: number }>('order.unpaid')
-    expect(await example('python3', 'python', '42')).toBe('refused: TC002\n')
+    await expect(example('python3', 'python', '42')).rejects.toMatchObject(refused('TC002'))
     await unpaid.schedule({ key: 'order-42', delay: '30m', payload: { orderId: 42 } })
     await sql(url, `INSERT INTO orders VALUES (42, 'unpaid')`)
     expect(await example('python3', 'python', '42')).toBe('cancelled\n')
