@@ -187,7 +187,6 @@ test.skipIf(!isTraceable)(
     const child = await spawnGuarded('strace', args, { folder: home, stdio: 'ignore' })
     await using program = new Program('embedded-life', home, child)
     await program.untilCount('answer', 100)
-    program.signal('SIGUSR2')
     await program.close()
     await eventually('the trace is complete', () =>
       readFileSync(traced, 'utf8').includes('+++ exited with 0 +++'),

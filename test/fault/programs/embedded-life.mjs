@@ -7,7 +7,7 @@
  *   old       keys of earlier lives that it may cancel or replace: { key, v }
  *   farMs     everything is due so late, and nothing is consumed; otherwise within `nearMs`, some of it `laterMs` on
  *
- * SIGUSR2 ends the scheduling, SIGTERM closes.
+ * SIGUSR2 ends the scheduling, SIGTERM does, too, and closes.
  */
 import { statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -75,9 +75,14 @@ async function lane(number) {
 }
 
 process.on('SIGUSR2', () => (goesOn = false))
-process.once('SIGTERM', () => {
-  void toc.close().then(() => record('closed'))
+process.once('SIGTERM', async () => {
+  // Calls under way are answered first: nobody calls what is closed.
+  goesOn = false
+  await finished
+  await toc.close()
+  record('closed')
 })
 record('ready')
-await Promise.all(Array.from({ length: lanes }, (_, number) => lane(number)))
+const finished = Promise.all(Array.from({ length: lanes }, (_, number) => lane(number)))
+await finished
 record('finished')
