@@ -56,3 +56,16 @@ export function sleep(
     signal?.addEventListener('abort', done, { once: true })
   })
 }
+
+/** What `answer` brings, or an error when that takes longer than `withinMs`. What comes later is not listened to. */
+export function withDeadline<T>(
+  clock: Clock,
+  withinMs: number,
+  answer: Promise<T>,
+  late: () => Error,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(withinMs, () => reject(late()))
+    void answer.then(resolve, reject).finally(cancel)
+  })
+}

@@ -160,12 +160,15 @@ export interface LedgerTransaction extends LedgerWrites {
   readonly isSynchronous?: boolean
 }
 
+/** A task that somebody holds. */
+export type HeldPlace = Place & { readonly stamp: number }
+
 /** A transaction of the ledger's own in which a handler writes. */
 export interface HandlerTransaction {
   readonly tx: Tx
   readonly settle: (topic: string, settlements: readonly LedgerSettlement[]) => Promise<LedgerSettled[]>
   /** Whether all of these are held under their stamps. They are locked then until the end. */
-  readonly hold: (topic: string, held: readonly (Place & { readonly stamp: number })[]) => Promise<boolean>
+  readonly hold: (topic: string, held: readonly HeldPlace[]) => Promise<boolean>
 }
 
 /** Its `get` answers a live task, or else the last one of the key that ended. */

@@ -55,8 +55,6 @@ export const STORE_FIELDS: readonly string[] = [
   ...LATER_FIELDS,
 ]
 
-/** PostgreSQL alone: other processes are told of what rings before they look again. */
-const TELL_WITHIN_MS = 2_000
 /** A timetable that is filled by looking holds no more than so many of a topic. */
 const POLLED_MAX = 50_000
 
@@ -84,7 +82,7 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   refuseIdle(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
   const { clock, random, logger } = surroundings
   if (postgres !== null) {
-    const ledger = await openPostgresLedger(postgres, options, surroundings, TELL_WITHIN_MS)
+    const ledger = await openPostgresLedger(postgres, options, surroundings, true)
     return new LedgerStore({ ...surroundings, table: polledTable(ledger, surroundings), ledger })
   }
   const table = new MemoryTimetable(clock, random)
@@ -107,7 +105,7 @@ async function openCenter(
   if (options.waitReplicas !== undefined)
     throw badOption('waitReplicas', 'with a ledger nothing is lost that Redis loses; leave it out')
   const settings = redisSettings(options)
-  const ledger = await openPostgresLedger(postgres, options, surroundings, 0)
+  const ledger = await openPostgresLedger(postgres, options, surroundings, false)
   try {
     const { openRedisHints } = await import('./timetables/redis/open.ts')
     // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
@@ -130,12 +128,15 @@ async function openPostgresLedger(
   given: readonly PostgresOptions[],
   { callTimeout }: StoreOptions,
   surroundings: Surroundings,
-  tellWithinMs: number,
+  /** Other processes have to be told of what rings before they look again. */
+  isAlone: boolean,
 ): Promise<Ledger & { readonly id: string }> {
   const callTimeoutMs = checkCallTimeout(callTimeout)
   // Here, not above: whoever has no PostgreSQL need not have its driver.
   const { checkPostgresOptions } = await import('./ledgers/postgres/options.ts')
   const { openPostgres } = await import('./ledgers/postgres/open.ts')
+  const { TELL_WITHIN_MS } = await import('./ledgers/postgres/transactions.ts')
+  const tellWithinMs = isAlone ? TELL_WITHIN_MS : 0
   const checked = given.map((one) => checkPostgresOptions(one))
   const opening = checked.map((one, i) =>
     openPostgres(one, { callTimeoutMs, tellWithinMs, shard: `${i + 1} of ${checked.length}` }, surroundings),

@@ -1,6 +1,6 @@
 /** What the doors for ORMs share: a `Tx` that says its statements in a transaction of theirs. */
-import { TocsinError } from './errors.ts'
-import type { Tx } from './tx.ts'
+import type { TocsinError } from './errors.ts'
+import { badTx, type Tx } from './tx.ts'
 
 export interface Orm {
   /** Whether it is a transaction, and not the database that makes them. */
@@ -35,10 +35,6 @@ export function txOf(handle: object, orm: Orm): Tx {
 
 export function overTx(): TocsinError {
   return badTx('the transaction is over; write while it is open')
-}
-
-function badTx(message: string): TocsinError {
-  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }
 
 /** As PostgreSQL said it, for those who add the whole statement to the message, or hide the code. */

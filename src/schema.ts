@@ -1,6 +1,6 @@
 /** Payloads against a topic's schema: as JSON will deliver them, both when scheduled and when they arrive. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import type { Clock } from './clock.ts'
+import { type Clock, withDeadline } from './clock.ts'
 import { boundedText, describeError, TocsinError } from './errors.ts'
 import { decodePayload } from './payload.ts'
 
@@ -12,11 +12,8 @@ const ANSWER_MS = 10_000
 
 /** What a schema answers, or 'timeout': every call has a deadline. */
 export function inTime<T>(clock: Clock, answer: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const giveUp = () => reject(new TocsinError('timeout', 'payload: the schema did not answer within 10s'))
-    const cancel = clock.after(ANSWER_MS, giveUp)
-    void answer.then(resolve, reject).finally(cancel)
-  })
+  const late = () => new TocsinError('timeout', 'payload: the schema did not answer within 10s')
+  return withDeadline(clock, ANSWER_MS, answer, late)
 }
 
 /** Throws 'bad-payload', now or later, when the schema would refuse what is about to be stored. */

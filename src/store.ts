@@ -3,7 +3,7 @@
  * never asks which.
  */
 import type { Settings } from './config.ts'
-import type { Recount } from './ledger.ts'
+import type { HeldPlace, Recount } from './ledger.ts'
 import type { Tx } from './tx.ts'
 import type {
   Books,
@@ -33,9 +33,6 @@ export interface LedgerDoor {
   readonly transact: Transact | null
   audit(): Promise<TopicAudit[]>
 }
-
-/** A task that a handler holds. */
-export type HeldPlace = Place & { readonly stamp: number }
 
 /**
  * Commits when `work` answers true; otherwise nothing was done. `held` are the handler's tasks. Aborted while it waits for

@@ -1,3 +1,5 @@
+import { TocsinError } from './errors.ts'
+
 /** What a transaction-capable client looks like; a pool has `totalCount` and is refused by the compiler. */
 export interface Tx {
   query(text: string, values: unknown[]): Promise<unknown>
@@ -10,4 +12,8 @@ export interface HandlerTx extends Tx {
     text: string,
     values?: unknown[],
   ): Promise<{ rows: Row[]; rowCount: number | null }>
+}
+
+export function badTx(message: string): TocsinError {
+  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }

@@ -1,5 +1,5 @@
 import { CELLS } from '../cell.ts'
-import { TocsinError } from '../errors.ts'
+import { badTx } from '../tx.ts'
 import type {
   ClaimVerdict,
   Ledger,
@@ -70,18 +70,14 @@ export class ShardedLedger implements Ledger {
       const numbers = new Set(places.map(({ cell }) => this.#numberOf(cell)))
       const [number = 0] = numbers
       if (numbers.size > 1)
-        throw new TocsinError(
-          'bad-tx',
-          'tx: these tasks live in several databases, and a transaction is of one; write those of each in one of its own',
-          { field: 'tx' },
+        throw badTx(
+          'these tasks live in several databases, and a transaction is of one; write those of each in one of its own',
         )
       return inside[number] as LedgerTransaction
     }
     const everywhere = (): never => {
-      throw new TocsinError(
-        'bad-tx',
-        'tx: what has a tag or a prefix may live in several databases, and a transaction is of one; name the keys',
-        { field: 'tx' },
+      throw badTx(
+        'what has a tag or a prefix may live in several databases, and a transaction is of one; name the keys',
       )
     }
     return {

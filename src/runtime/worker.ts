@@ -265,7 +265,7 @@ export class Worker<Out> {
       return answers.every((answer) => answer === 'settled')
     }
     let isCommitted = false
-    let trouble: SettleOutcome | Verdict | null = null
+    let trouble: Verdict | null = null
     try {
       isCommitted = (await store.ledger?.transact?.(topic, held, work, this.#stopping.signal)) ?? false
     } catch (error) {
@@ -280,8 +280,7 @@ export class Worker<Out> {
       const verdict = verdicts[i] ?? null
       if (isCommitted) this.#recorded(task, outcomes[i] as SettleOutcome)
       else if (verdict !== null && isThrown(verdict)) this.#judge(task, verdict)
-      else if (trouble?.kind === 'failed') this.#judge(task, trouble)
-      else if (trouble?.kind === 'snooze') this.#conclude(task, trouble)
+      else if (trouble !== null) this.#judge(task, trouble)
       // Another one of the batch threw, or was lost: this one comes again at once.
       else this.giveBack(task)
     }
@@ -398,7 +397,7 @@ export class Worker<Out> {
 }
 
 /** After the ledger failed under a handler, it is called again after so long; that is no failure of its own. */
-const UNDONE: SettleOutcome = { kind: 'snooze', delayMs: 1_000 }
+const UNDONE: Verdict = { kind: 'snooze', delayMs: 1_000 }
 
 /** What was thrown, not what was answered: `{ retry }` is an outcome like any other. */
 function isThrown(verdict: Verdict): boolean {

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
-import type { Clock } from '../../clock.ts'
+import { type Clock, withDeadline } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import { RecordClock } from '../../record-clock.ts'
 import { asStep } from './prepared-steps.ts'
@@ -120,18 +120,13 @@ export class Database {
   async #within<T>(call: Call, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#client(call)
     let isOver = false
-    let callOff = () => {}
-    const late = new Promise<never>((_, reject) => {
-      const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
-      callOff = this.#clock.after(leftMs, () => reject(new Error('no answer in time')))
-    })
     // A connection that breaks while nobody waits for an answer tells it by an event.
     const onError = () => {}
     client.on('error', onError)
     try {
-      const answer = work(client)
-      answer.catch(() => {})
-      const result = await Promise.race([answer, late])
+      const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
+      const late = () => new Error('no answer in time')
+      const result = await withDeadline(this.#clock, leftMs, work(client), late)
       isOver = true
       return result
     } catch (error) {
@@ -139,7 +134,6 @@ export class Database {
       isOver = isStatementError(error)
       throw isOver ? error : this.#told(error, call, true)
     } finally {
-      callOff()
       client.off('error', onError)
       client.release(isOver ? undefined : true)
       if (!isOver) destroy(client)
@@ -153,17 +147,11 @@ export class Database {
     const connecting = this.#pool.connect()
     // What comes when nobody waits any more goes back.
     connecting.then((client) => isTooLate && client.release()).catch(() => {})
-    let callOff = () => {}
-    const late = new Promise<never>((_, reject) => {
-      callOff = this.#clock.after(leftMs, () => reject(new Error('no connection in time')))
-    })
     try {
-      return await Promise.race([connecting, late])
+      return await withDeadline(this.#clock, leftMs, connecting, () => new Error('no connection in time'))
     } catch (error) {
       isTooLate = true
       throw this.#told(error, call, false)
-    } finally {
-      callOff()
     }
   }
 

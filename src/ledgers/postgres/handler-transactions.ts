@@ -1,11 +1,12 @@
 import type { Pool, PoolClient } from 'pg'
-import type { Clock } from '../../clock.ts'
+import { type Clock, withDeadline } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
 import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
-import type { Tx } from '../../tx.ts'
+import { badTx, type Tx } from '../../tx.ts'
 import { numberArray, placeArrays } from './arrays.ts'
 import type { Database } from './database.ts'
-import { badTx, isPassing, isRefusal, isSpoiled, translated } from './trouble.ts'
+import { XID } from './transactions.ts'
+import { isPassing, isRefusal, isSpoiled, translated } from './trouble.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
 /** Outcomes wait so long for somebody else's lock; then all is undone, and tried again later. */
@@ -167,13 +168,9 @@ export class HandlerTransactions {
 
   /** Every call has a deadline. */
   async #said<T>(answer: Promise<T>, isSent: boolean): Promise<T> {
-    let callOff = () => {}
-    const late = new Promise<never>((_, reject) => {
-      callOff = this.#clock.after(this.#callTimeoutMs, () => reject(new Error('no answer in time')))
-    })
-    answer.catch(() => {})
     try {
-      return await Promise.race([answer, late])
+      const late = () => new Error('no answer in time')
+      return await withDeadline(this.#clock, this.#callTimeoutMs, answer, late)
     } catch (error) {
       if (isRefusal(error) && !isSpoiled(error) && !isPassing(error))
         throw new TocsinError(
@@ -184,8 +181,6 @@ export class HandlerTransactions {
         )
       // Asked for again, it would be asked for in another transaction: that it is undone or done is all there is.
       throw translated(error, this.#database.where, "a handler's transaction", true, isSent)
-    } finally {
-      callOff()
     }
   }
 }
@@ -193,7 +188,7 @@ export class HandlerTransactions {
 type Say = (text: string, values?: unknown[]) => Promise<{ rows: unknown[][]; command: string }>
 
 async function xidOf(say: Say): Promise<unknown> {
-  return (await say('SELECT pg_current_xact_id()::text')).rows[0]?.[0]
+  return (await say(XID)).rows[0]?.[0]
 }
 
 /** The connection as the handler gets it: all that it can, but for ending what is not its own. */

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
-import { type Clock, sleep } from '../../clock.ts'
+import { type Clock, sleep, withDeadline } from '../../clock.ts'
 import type { Logger } from '../../logger.ts'
 import type { Random } from '../../random.ts'
 
@@ -111,17 +111,8 @@ export class Listener {
     }
   }
 
-  async #inTime(query: Promise<unknown>): Promise<void> {
-    const enough = new AbortController()
-    query.catch(() => {})
-    const late = sleep(this.#clock, this.#callTimeoutMs, enough.signal).then(() => {
-      if (!enough.signal.aborted) throw new Error('no answer in time')
-    })
-    try {
-      await Promise.race([query, late])
-    } finally {
-      enough.abort()
-    }
+  #inTime(query: Promise<unknown>): Promise<unknown> {
+    return withDeadline(this.#clock, this.#callTimeoutMs, query, () => new Error('no answer in time'))
   }
 
   #tell(topic: string | null): void {

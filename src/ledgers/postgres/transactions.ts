@@ -3,7 +3,8 @@ import type { CellAddress, Place, RingTime, Selection } from '../../timetable.ts
 import type { Database } from './database.ts'
 import { placeArrays } from './arrays.ts'
 import { Readings } from './readings.ts'
-import { badTx, isSpoiled, overTx, translated } from './trouble.ts'
+import { badTx } from '../../tx.ts'
+import { isSpoiled, overTx, translated } from './trouble.ts'
 import { IN_TRANSACTION } from './write-statements.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
@@ -18,19 +19,14 @@ const PIECE_MAX = 1_000
 /** Whoever listens is told of what rings before the next look at the news. */
 export const TELL_WITHIN_MS = 2_000
 
-interface Known {
-  /** The ledger that the client's database has; null: none. */
-  ledgerId: Promise<string | null> | null
-}
-
 /** Writes in the caller's transaction, on the caller's connection. */
 export class Transactions {
   readonly #database: Database
   readonly #writes: Writes
   readonly #ledgerId: string
   readonly #topic: (name: string) => Promise<TopicName>
-  /** A connection stays with its database: it is asked once which that is. */
-  readonly #known = new WeakMap<object, Known>()
+  /** The ledger that a client's database has; null: none. A connection stays with its database: it is asked once. */
+  readonly #ledgerIds = new WeakMap<object, Promise<string | null>>()
 
   constructor(
     database: Database,
@@ -46,7 +42,6 @@ export class Transactions {
 
   within(tx: unknown): LedgerTransaction {
     const client = checkClient(tx)
-    const known = this.#knownOf(client)
     const ask = async (text: string, values: readonly unknown[]): Promise<unknown[][]> => {
       // As texts: what drivers make of numbers and lists differs, what PostgreSQL makes of texts does not.
       const texts = values.map((value) => (value === null ? null : `${value as string | number | boolean}`))
@@ -70,15 +65,20 @@ export class Transactions {
       const meant = xid()
       meant.catch(() => {})
       const topic = await this.#topic(name)
-      await this.#checkLedger(known, ask)
-      const id = await meant
-      // Outside a transaction each statement is one of its own: the next one has another id.
-      if (id !== (await xid())) throw overTx()
-      return work({ query: ask, terms: `${IN_TRANSACTION}${id}`, tellWithinMs: TELL_WITHIN_MS }, topic)
+      await this.#checkLedger(client, ask)
+      const terms = `${IN_TRANSACTION}${await meant}`
+      return work({ query: ask, terms, tellWithinMs: TELL_WITHIN_MS }, topic)
     }
-    /** The news first: where that is written, and the transaction ends before the rest, there is nothing to be found. */
+    /** Outside a transaction each statement is one of its own: the next one has another id. */
+    const checkOpen = async ({ terms }: Speaker): Promise<void> => {
+      if (terms !== `${IN_TRANSACTION}${await xid()}`) throw overTx()
+    }
+    /**
+     * The news first: it is refused where no transaction is open. Where one is, and ends before the rest, there is
+     * nothing to be found.
+     */
     const told = async (speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<void> => {
-      if (places.length === 0) return
+      if (places.length === 0) return checkOpen(speaker)
       const rows = await ask(TELL, [topic.id, ...placeArrays(places), speaker.terms])
       if (rows.length === 0) throw overTx()
     }
@@ -88,7 +88,7 @@ export class Transactions {
       answers: readonly T[],
     ): Promise<T[]> => {
       const isFound = (answer: T) => (typeof answer === 'string' ? answer : answer.outcome) !== 'not-found'
-      if (!answers.some(isFound) && speaker.terms !== `${IN_TRANSACTION}${await xid()}`) throw overTx()
+      if (!answers.some(isFound)) await checkOpen(speaker)
       return [...answers]
     }
     const found = async (topic: TopicName, cells: readonly number[], what: Selection): Promise<Place[]> => {
@@ -145,16 +145,11 @@ export class Transactions {
     }
   }
 
-  #knownOf(client: object): Known {
-    const known = this.#known.get(client) ?? { ledgerId: null }
-    this.#known.set(client, known)
-    return known
-  }
-
-  async #checkLedger(known: Known, ask: Ask): Promise<void> {
-    known.ledgerId ??= ledgerIdOf(ask)
-    const ledgerId = await known.ledgerId.catch((error: unknown) => {
-      known.ledgerId = null
+  async #checkLedger(client: object, ask: Ask): Promise<void> {
+    const asked = this.#ledgerIds.get(client) ?? ledgerIdOf(ask)
+    this.#ledgerIds.set(client, asked)
+    const ledgerId = await asked.catch((error: unknown) => {
+      this.#ledgerIds.delete(client)
       throw error
     })
     if (ledgerId !== this.#ledgerId)
@@ -164,7 +159,7 @@ export class Transactions {
 
 type Ask = (text: string, values: readonly unknown[]) => Promise<unknown[][]>
 
-const XID = 'SELECT pg_current_xact_id()::text AS xid'
+export const XID = 'SELECT pg_current_xact_id()::text AS xid'
 
 /** Whoever keeps a timetable hears of it once it is committed. */
 const TELL = `INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])

@@ -1,5 +1,6 @@
 /** What PostgreSQL says when it cannot, in words that help. */
 import { describeError, TocsinError } from '../../errors.ts'
+import { badTx } from '../../tx.ts'
 
 const WRAPPED_MAX = 4
 
@@ -32,10 +33,6 @@ export function isUndone(error: unknown): boolean {
 /** Nobody's fault, and over by itself: two that waited for each other, a lock, a server that is full or going down. */
 export function isPassing(error: unknown): boolean {
   return /^(40|53|55P03|57|08)/.test(stateOf(error))
-}
-
-export function badTx(message: string): TocsinError {
-  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }
 
 export function overTx(): TocsinError {

@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { type Clock, sleep } from '../../clock.ts'
-import { TocsinError } from '../../errors.ts'
+import { badTx } from '../../tx.ts'
 import type { LedgerTransaction } from '../../ledger.ts'
 import type { Place, Selection } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
@@ -163,8 +163,4 @@ function found(readings: Readings, topic: string, cells: readonly number[], what
       cursor = page.cursor
     }
   return places
-}
-
-function badTx(message: string): TocsinError {
-  return new TocsinError('bad-tx', `tx: ${message}`, { field: 'tx' })
 }
