@@ -99,6 +99,9 @@ export interface LedgerSettled {
   readonly poison?: string
 }
 
+/** 'locked': it is held, but somebody's open transaction is at it, and its lease ends when it would have. */
+export type Extended = 'extended' | 'stale' | 'locked'
+
 export interface Retention {
   /** Done, cancelled and obsolete tasks that ended before this are forgotten. */
   readonly endedBeforeMs: number
@@ -185,8 +188,8 @@ export interface Ledger extends LedgerWrites, Looks {
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]>
   /** Records that the handler of a suspect is about to start. False: the claim is not held any more. */
   begin(topic: string, place: Place, stamp: number): Promise<boolean>
-  /** What of these is still held under the stamp is trusted for another `leaseMs`. Answers how many. */
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number>
+  /** What of these is still held under the stamp is trusted for another `leaseMs`. One answer per place, in order. */
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]>
   settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]>
   /** Commits when `work` answers true; otherwise nothing was done. Undefined: it cannot wait for a handler in between. */
   readonly transact?: (

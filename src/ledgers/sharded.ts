@@ -2,6 +2,7 @@ import { CELLS } from '../cell.ts'
 import { badTx } from '../tx.ts'
 import type {
   ClaimVerdict,
+  Extended,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -98,9 +99,8 @@ export class ShardedLedger implements Ledger {
     return this.#of(place.cell).begin(topic, place, stamp)
   }
 
-  async extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
-    const parts = this.#deal(places).map(([shard, some]) => shard.extend(topic, some, stamp, leaseMs))
-    return sum(await Promise.all(parts))
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
+    return this.#spread(places, (shard, some) => shard.extend(topic, some, stamp, leaseMs))
   }
 
   settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {

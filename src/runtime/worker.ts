@@ -146,7 +146,8 @@ export class Worker<Out> {
   /** Somebody cancelled or replaced a task that we hold. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
     const held = this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
-    if (held === undefined) return
+    // What its outcome is recorded as will tell: a lease in doubt is no reason to keep silent about it.
+    if (held === undefined || (held.ended && cause === 'replaced')) return
     held.fenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
   }

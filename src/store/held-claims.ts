@@ -1,5 +1,8 @@
+import type { Clock } from '../clock.ts'
+import type { Extended } from '../ledger.ts'
 import { finiteOrNull } from '../ring-time.ts'
 import type { CellAddress, Place } from '../timetable.ts'
+import { Stamps } from './stamps.ts'
 
 /** A claim of this process: its ledger is told by keys what its timetable is told by request. */
 export interface StoreClaim {
@@ -10,17 +13,56 @@ export interface StoreClaim {
   readonly keys: Set<string>
   /** Monotonic: nobody trusts it after this. */
   leaseEndMs: number
+  /** Nobody else can have it before this: counted from before the ledger was asked. */
+  sureUntilMs: number
+  /** Keys whose lease could not be prolonged with the others'; each calls off that its holder is told. */
+  readonly behind: Map<string, () => void>
 }
+
+/** The holder of a key is told so long before its lease is over, as a share of the lease. */
+const TOLD_BEFORE = 0.1
 
 export class HeldClaims {
   readonly #byRequest = new Map<string, StoreClaim>()
   readonly #byCell = new Map<string, Set<StoreClaim>>()
+  readonly #stamps = new Stamps()
+  readonly #clock: Clock
+  readonly #onDoubt: (claim: StoreClaim, key: string) => void
 
-  add(at: CellAddress, req: string, stamp: number, keys: readonly string[], leaseEndMs: number): void {
+  /** `onDoubt`: its lease is all but over, and could not be prolonged. */
+  constructor(clock: Clock, onDoubt: (claim: StoreClaim, key: string) => void) {
+    this.#clock = clock
+    this.#onDoubt = onDoubt
+  }
+
+  /** Before the ledger is asked: when it was first. Null: its stamp is that of another claim, and must not be used. */
+  asking(at: CellAddress, req: string, stamp: number, leaseMs: number): number | null {
+    return this.#stamps.take(at, stamp, req, this.#clock.monotonicNow(), leaseMs)
+  }
+
+  /** `askedMs`: when the ledger was asked; it has answered now, and trusts the claim from some moment in between. */
+  add(
+    at: CellAddress,
+    req: string,
+    stamp: number,
+    keys: readonly string[],
+    askedMs: number,
+    leaseMs: number,
+  ): void {
+    if (keys.length === 0) return this.#stamps.free(at, stamp, req)
     const known = this.of(at, req)
     // Repeated, because its answer was lost.
     if (known !== undefined) return keys.forEach((key) => known.keys.add(key))
-    const claim = { at, req, stamp, keys: new Set(keys), leaseEndMs }
+    const claim: StoreClaim = {
+      at,
+      req,
+      stamp,
+      keys: new Set(keys),
+      // From when the ledger has answered: nobody is rescued whom the ledger still trusts.
+      leaseEndMs: this.#clock.monotonicNow() + leaseMs,
+      sureUntilMs: askedMs + leaseMs,
+      behind: new Map(),
+    }
     this.#byRequest.set(nameOf(at, req), claim)
     const cell = cellName(at)
     const claims = this.#byCell.get(cell)
@@ -30,6 +72,37 @@ export class HeldClaims {
 
   of(at: CellAddress, req: string): StoreClaim | undefined {
     return this.#byRequest.get(nameOf(at, req))
+  }
+
+  /** Some leases go on, and some do not: where somebody's transaction is at a task, the others are not held up for it. */
+  extended(
+    claim: StoreClaim,
+    keys: readonly string[],
+    answers: readonly Extended[],
+    askedMs: number,
+    leaseMs: number,
+  ): void {
+    // Settled meanwhile, all of it: there is no lease left to speak of.
+    if (this.of(claim.at, claim.req) !== claim) return
+    const nowMs = this.#clock.monotonicNow()
+    const tellInMs = Math.max(0, claim.sureUntilMs - leaseMs * TOLD_BEFORE - nowMs)
+    for (const [i, key] of keys.entries()) {
+      if (!claim.keys.has(key)) continue
+      if (answers[i] === 'extended') this.#caughtUp(claim, key)
+      else if (answers[i] === 'stale') {
+        // Replaced, or somebody else's by now: the trust in the others must not be trust in this one.
+        this.settled(claim.at, claim.stamp, key)
+        this.#onDoubt(claim, key)
+      } else if (!claim.behind.has(key))
+        claim.behind.set(
+          key,
+          this.#clock.after(tellInMs, () => this.#onDoubt(claim, key), true),
+        )
+    }
+    if (!answers.includes('extended')) return
+    claim.leaseEndMs = nowMs + leaseMs
+    claim.sureUntilMs = askedMs + leaseMs
+    this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
   }
 
   /** Claims of the cell whose lease is over. */
@@ -50,17 +123,36 @@ export class HeldClaims {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
       claim.keys.delete(key)
+      this.#caughtUp(claim, key)
       if (claim.keys.size === 0) this.remove(claim)
       return
     }
   }
 
+  /** All of it is settled. */
   remove(claim: StoreClaim): void {
+    this.#stamps.free(claim.at, claim.stamp, claim.req)
+    this.lost(claim)
+  }
+
+  /** Nobody settled it in time. Its holder may still speak, so that its stamp stays its own for a while. */
+  lost(claim: StoreClaim): void {
+    for (const callOff of claim.behind.values()) callOff()
+    claim.behind.clear()
     this.#byRequest.delete(nameOf(claim.at, claim.req))
     const cell = cellName(claim.at)
     const claims = this.#byCell.get(cell)
     claims?.delete(claim)
     if (claims?.size === 0) this.#byCell.delete(cell)
+  }
+
+  close(): void {
+    for (const claim of this.#byRequest.values()) this.remove(claim)
+  }
+
+  #caughtUp(claim: StoreClaim, key: string): void {
+    claim.behind.get(key)?.()
+    claim.behind.delete(key)
   }
 }
 

@@ -73,7 +73,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   readonly transact: Transact | null
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
-  readonly #held = new HeldClaims()
+  readonly #held: HeldClaims
+  readonly #watchers = new Map<string, Set<Watcher>>()
   readonly #residences: Residences
   readonly #followers: Followers
   readonly #settings = new Map<string, () => Settings>()
@@ -105,6 +106,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
+    this.#held = new HeldClaims(parts.clock, ({ at: { topic, cell }, stamp }, key) => {
+      for (const watcher of this.#watchers.get(topic) ?? []) watcher.fence(cell, key, stamp, 'replaced')
+    })
     const { transact } = parts.ledger
     this.transact =
       transact === undefined
@@ -192,6 +196,17 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       return { ...rung, ...lost, nextLeaseEndInMs: this.#leaseEndInMs(at, rung.nextLeaseEndInMs) }
     const { stamp, nowMs } = rung
     const places = rung.tasks.map(({ key }) => ({ key, cell: at.cell }))
+    const askedMs = this.#held.asking(at, req, stamp, leaseMs)
+    if (askedMs === null) {
+      // They ring again at once, under another stamp.
+      await this.#told(
+        table.settle(
+          at,
+          rung.tasks.map(({ key }) => ({ key, stamp, outcome: RETURN })),
+        ),
+      )
+      return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
+    }
     // If this fails, or its answer is lost, the claim is repeated with the same request, and so the same token.
     const verdicts = await ledger.claim(
       at.topic,
@@ -204,15 +219,14 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       if (verdict.kind === 'ours') tasks.push(verdict.task)
       else refused.push({ key: places[i]?.key ?? '', verdict })
     }
-    if (tasks.length > 0)
-      this.#held.add(
-        at,
-        req,
-        stamp,
-        tasks.map(({ key }) => key),
-        // From when the ledger has answered: nobody is rescued whom the ledger still trusts.
-        clock.monotonicNow() + leaseMs,
-      )
+    this.#held.add(
+      at,
+      req,
+      stamp,
+      tasks.map(({ key }) => key),
+      askedMs,
+      leaseMs,
+    )
     const poisoned = [...lost.poisoned]
     if (refused.length > 0) {
       const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
@@ -242,9 +256,18 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const { ledger, clock } = this.#parts
     const claim = this.#held.of(at, req)
     if (claim === undefined) return 'stale'
-    const extended = await ledger.extend(at.topic, placesOfClaim(claim), claim.stamp, leaseMs)
-    if (extended === 0) return 'stale'
-    claim.leaseEndMs = clock.monotonicNow() + leaseMs
+    const askedMs = clock.monotonicNow()
+    const places = placesOfClaim(claim)
+    const answers = await ledger.extend(at.topic, places, claim.stamp, leaseMs)
+    if (answers.every((answer) => answer === 'stale')) return 'stale'
+    const keys = places.map(({ key }) => key)
+    this.#held.extended(claim, keys, answers, askedMs, leaseMs)
+    // Not lost: asked for again, for as long as it is trusted.
+    if (!answers.includes('extended'))
+      throw new TocsinError(
+        'ledger-unavailable',
+        'extend: somebody else has a transaction open on this task; its lease could not be prolonged yet',
+      )
     await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
@@ -307,7 +330,13 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#residences.begin(topic)
-    return this.#table.watch(topic, watcher)
+    const watchers = this.#watchers.get(topic) ?? new Set()
+    this.#watchers.set(topic, watchers.add(watcher))
+    const unwatch = this.#table.watch(topic, watcher)
+    return () => {
+      watchers.delete(watcher)
+      unwatch()
+    }
   }
 
   async audit(): Promise<TopicAudit[]> {
@@ -324,6 +353,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   async close(): Promise<void> {
     this.#isClosed = true
+    this.#held.close()
     await Promise.all([this.#janitor.stop(), this.#residences.close()])
     await Promise.all([this.#followers.close(), ...this.#tellings])
     await this.#table.close()
@@ -414,7 +444,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
       })
       const answers = await ledger.settle(at.topic, lost)
-      this.#held.remove(claim)
+      this.#held.lost(claim)
       const hints = answers.flatMap(({ hint }) => hint ?? [])
       // Not the stale ones: they were replaced, or settled just now, and what the timetable has of them is newer.
       const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)

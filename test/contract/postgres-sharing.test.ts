@@ -80,7 +80,7 @@ describe('claims', () => {
     await claim(one, ['a'], { stamp: 7 })
     const settlement = { ...place('a'), stamp: 7, outcome: DONE }
     expect(await other.settle(TOPIC, [settlement])).toEqual([{ answer: 'stale', hint: null }])
-    expect(await other.extend(TOPIC, places(['a']), 7, LEASE_MS)).toBe(0)
+    expect(await other.extend(TOPIC, places(['a']), 7, LEASE_MS)).toEqual(['stale'])
     expect(await other.begin(TOPIC, place('a'), 7)).toBe(false)
     expect(await one.settle(TOPIC, [settlement])).toMatchObject([{ answer: 'settled' }])
     await expectBalance()

@@ -13,8 +13,9 @@ import type { Speaker, TopicName, Writes } from './writes.ts'
 const PATIENCE = '1s'
 
 /** By the primary key of each, as in write-statements.ts. */
-const HOLD = `SELECT l.key FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp)
-  CROSS JOIN LATERAL (
+const HOLD = `SELECT l.key FROM (
+    SELECT * FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp) ORDER BY cell, key
+  ) i CROSS JOIN LATERAL (
     SELECT l.key FROM tocsin.live l WHERE l.topic = $1::integer AND l.cell = i.cell AND l.key = i.key
       AND l.session = $5::bigint AND l.stamp = i.stamp FOR UPDATE
   ) l`

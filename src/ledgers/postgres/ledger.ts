@@ -1,7 +1,7 @@
 import { type Clock, sleep } from '../../clock.ts'
-import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
+  Extended,
   HandlerTransaction,
   Ledger,
   LedgerClaimRequest,
@@ -63,6 +63,7 @@ const LANES = 2
 
 /** What somebody else's transaction holds is settled when it is over: asked for again after so long. */
 const LOCKED_MS = 50
+const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
 /** What was heard of PostgreSQL's clock is believed for so long. */
 const CLOCK_AGE_MAX_MS = 5_000
@@ -144,28 +145,29 @@ export class PostgresLedger implements Ledger {
   }
 
   async begin(topic: string, place: Place, stamp: number): Promise<boolean> {
-    const { writes, database } = this.#parts
+    const { writes, database, clock } = this.#parts
     const id = await this.#seen(topic)
-    const call = { doing: 'begin', deadlineMs: database.deadlineMs(), isRepeatable: true, isPatient: true }
-    return writes.begin(database.speaker(call), { id, name: topic }, place, stamp)
+    const speaker = database.speaker({
+      doing: 'begin',
+      deadlineMs: database.deadlineMs(),
+      isRepeatable: true,
+    })
+    // Asked again and again, never waiting there: who has given up must not find its start on record later. The deadline
+    // of the call ends this.
+    for (;;) {
+      const answer = await writes.begin(speaker, { id, name: topic }, place, stamp)
+      if (answer !== 'locked') return answer === 'begun'
+      await sleep(clock, LOCKED_MS)
+    }
   }
 
-  async extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
     const { writes } = this.#parts
-    const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs }))
-    const extended = await this.#batched<ExtendItem, boolean | null>(
+    return this.#batched<ExtendItem, Extended>(
       { topic, name: 'extend', way: 'extend', isRepeatable: true },
-      items,
+      places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs })),
       (speaker, of, some) => writes.extend(speaker, of, some),
     )
-    const count = extended.filter((one) => one === true).length
-    // Not lost: asked for again, for as long as it is trusted.
-    if (count === 0 && extended.includes(false))
-      throw new TocsinError(
-        'ledger-unavailable',
-        `extend: another transaction on ${this.#parts.database.where} holds this task; its lease could not be prolonged yet`,
-      )
-    return count
   }
 
   /** A key may come twice: the second time it is found settled. */
@@ -339,21 +341,31 @@ export class PostgresLedger implements Ledger {
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
   ): Promise<LedgerSettled[]> {
+    const answers = await this.#parts.writes.settle(speaker, topic, settlements)
+    return answers.map((answer, i) => {
+      if (answer !== null) return answer
+      const settlement = settlements[i] as LedgerSettlement
+      // Who finds a lease over need not wait: it will be found again.
+      if (settlement.outcome.kind === 'lost') return STALE
+      return new Later(this.#settleLater(speaker, topic, settlement)) as unknown as LedgerSettled
+    })
+  }
+
+  /** Somebody's transaction is at it. The deadline of the call ends this: each round is a statement of it. */
+  async #settleLater(
+    speaker: Speaker,
+    topic: TopicName,
+    settlement: LedgerSettlement,
+  ): Promise<LedgerSettled> {
     const { writes, clock } = this.#parts
-    const answers = await writes.settle(speaker, topic, settlements)
-    let open = settlements.flatMap((_, i) => (answers[i] === null ? [i] : []))
-    // The deadline of the call ends this: each round is a statement of it.
-    while (open.length > 0) {
+    for (;;) {
       await sleep(clock, LOCKED_MS)
-      const again = await writes.settle(
-        speaker,
-        topic,
-        open.map((i) => settlements[i] as LedgerSettlement),
-      )
-      for (const [n, i] of open.entries()) answers[i] = again[n] ?? null
-      open = open.filter((i) => answers[i] === null)
+      const [answer] = await writes.settle(speaker, topic, [settlement]).catch((error: unknown) => {
+        if (isLocked(error)) return [null]
+        throw error
+      })
+      if (answer !== null && answer !== undefined) return answer
     }
-    return answers as LedgerSettled[]
   }
 
   #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {

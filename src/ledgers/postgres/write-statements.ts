@@ -240,8 +240,8 @@ const claimAny = `WITH ${t('NULL')}, ${places(CLAIM_COLUMNS)},
         WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
         WHEN l.lease_ms > i.now_ms THEN 'held'
         WHEN l.marked THEN 'cancelled'
-        -- Only a start that was recorded, with nothing else running beside it, can convict.
-        WHEN l.started = ${STARTED_ALONE} THEN 'poison'
+        -- Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row.
+        WHEN l.started = ${STARTED_ALONE} AND l.lost >= ${LOSSES_OF_A_SUSPECT} THEN 'poison'
         WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
         ELSE 'retake'
       END AS verdict
@@ -290,11 +290,19 @@ function graves(dies: string): string {
   )`
 }
 
-/** $4 stamp, $5 session: records the start of a suspect. Answers a row if the claim is held. */
-const begin = `UPDATE tocsin.live l SET started = CASE WHEN started = ${ALONE} THEN ${STARTED_ALONE} ELSE started END
-  WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 RETURNING 1`
+const HELD_BY_ME = 'l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5'
+/** $4 stamp, $5 session: records the start of a suspect. Answers nothing, or whether it did, or somebody else is at it. */
+const begin = `WITH mine AS (
+    SELECT l.cell, l.key FROM tocsin.live l WHERE ${HELD_BY_ME} FOR UPDATE SKIP LOCKED
+  ),
+  begun AS (
+    UPDATE tocsin.live l SET started = CASE WHEN started = ${ALONE} THEN ${STARTED_ALONE} ELSE started END
+    FROM mine m WHERE l.topic = $1 AND l.cell = m.cell AND l.key = m.key RETURNING 1
+  )
+  SELECT 'begun' FROM begun
+  UNION ALL SELECT 'locked' FROM tocsin.live l WHERE ${HELD_BY_ME} AND NOT EXISTS (SELECT 1 FROM mine)`
 
-/** $4 stamp, $5 lease in ms, $6 session. Answers keys, each with whether its lease goes on, or somebody else is at it. */
+/** $4 stamp, $5 lease in ms, $6 session. Answers the keys that are held, each with whether its lease goes on. */
 const extend = `WITH ${t('NULL')},
   ${places([
     { name: 'my_stamp', array: '$4::bigint[]' },
@@ -306,8 +314,8 @@ const extend = `WITH ${t('NULL')},
   extended AS (
     UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.cell, l.key
   )
-  SELECT key, true FROM extended
-  UNION ALL SELECT i.key, false FROM input i LEFT JOIN extended e ON e.cell = i.cell AND e.key = i.key
+  SELECT key, 'extended' FROM extended
+  UNION ALL SELECT i.key, 'locked' FROM input i LEFT JOIN extended e ON e.cell = i.cell AND e.key = i.key
     WHERE e.key IS NULL
       AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME})`
 
@@ -366,7 +374,7 @@ const settle = `WITH ${t('NULL')},
         WHEN kind IN ('done', 'obsolete', 'dead') THEN kind
         WHEN kind = 'lost' AND lease_ms > now_ms THEN 'stale'
         WHEN marked THEN 'cancelled'
-        WHEN kind = 'lost' AND started = ${STARTED_ALONE} THEN 'poison'
+        WHEN kind = 'lost' AND started = ${STARTED_ALONE} AND lost >= ${LOSSES_OF_A_SUSPECT} THEN 'poison'
         ELSE kind
       END AS fate,
       CASE kind

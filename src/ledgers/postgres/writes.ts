@@ -2,6 +2,7 @@
 import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
+  Extended,
   LedgerReplayed,
   LedgerRescheduled,
   LedgerScheduled,
@@ -179,17 +180,17 @@ export class Writes {
     return verdicts
   }
 
-  async begin(speaker: Speaker, topic: TopicName, { key, cell }: Place, stamp: number): Promise<boolean> {
-    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
-    return rows.length > 0
-  }
-
-  /** Null: nobody holds it under that stamp. False: it is held, but somebody else's transaction is at it. */
-  async extend(
+  async begin(
     speaker: Speaker,
     topic: TopicName,
-    items: readonly ExtendItem[],
-  ): Promise<(boolean | null)[]> {
+    { key, cell }: Place,
+    stamp: number,
+  ): Promise<'begun' | 'locked' | 'stale'> {
+    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
+    return (rows as ['begun' | 'locked'][])[0]?.[0] ?? 'stale'
+  }
+
+  async extend(speaker: Speaker, topic: TopicName, items: readonly ExtendItem[]): Promise<Extended[]> {
     const rows = await speaker.query(WRITES.extend, [
       topic.id,
       ...placeArrays(items),
@@ -197,8 +198,8 @@ export class Writes {
       numberArray(items.map(({ leaseMs }) => leaseMs)),
       this.session,
     ])
-    const found = new Map(rows as [string, boolean][])
-    return items.map(({ key }) => found.get(key) ?? null)
+    const found = new Map(rows as [string, Extended][])
+    return items.map(({ key }) => found.get(key) ?? 'stale')
   }
 
   /** Null: somebody else's transaction is at it; to be tried again. */

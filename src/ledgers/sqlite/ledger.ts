@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock.ts'
 import type {
   ClaimVerdict,
+  Extended,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -83,7 +84,7 @@ export class SqliteLedger implements Ledger {
     return this.#write('begin', topic, place, stamp)
   }
 
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<number> {
+  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
     return this.#write('extend', topic, places, stamp, leaseMs)
   }
 

@@ -44,7 +44,7 @@ export function openSqlite(
   let database: Connection | undefined
   try {
     database = connect(path)
-    const session = prepared(database, where, isNew)
+    const session = beginSession(database, where, isNew)
     const connection = database
     const transitions = new Transitions(connection, session)
     const transactions = new Transactions(connection, path, session, clock, where)
@@ -108,7 +108,7 @@ function opening<T>(where: string, work: () => T): T {
 }
 
 /** The tables are there and up to date, and claims of whoever had the file before are nobody's. */
-function prepared(database: Connection, where: string, isNew: boolean): number {
+export function beginSession(database: Connection, where: string, isNew: boolean): number {
   if (!isNew && (database.pragma('page_count', { simple: true }) as number) <= CHECKED_PAGES_MAX) {
     const found = database.pragma('integrity_check(1)', { simple: true })
     if (found !== 'ok')

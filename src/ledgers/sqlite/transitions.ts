@@ -6,6 +6,7 @@ import type { Database, Statement } from 'better-sqlite3'
 import { LAST_INSTANT_MS } from '../../instant.ts'
 import type {
   ClaimVerdict,
+  Extended,
   LedgerClaimRequest,
   LedgerReplayed,
   LedgerRescheduled,
@@ -157,19 +158,13 @@ export class Transitions {
     stamp: number,
     leaseMs: number,
     { steadyMs }: Moment,
-  ): number {
+  ): Extended[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    let extended = 0
-    for (const { key, cell } of places)
-      extended += this.#statements.extend.run(
-        steadyMs + leaseMs,
-        topic,
-        cell,
-        key,
-        this.#session,
-        stamp,
-      ).changes
-    return extended
+    const endMs = steadyMs + leaseMs
+    return places.map(({ key, cell }) => {
+      const { changes } = this.#statements.extend.run(endMs, topic, cell, key, this.#session, stamp)
+      return changes > 0 ? 'extended' : 'stale'
+    })
   }
 
   settle(topicName: string, settlements: readonly LedgerSettlement[], moment: Moment): LedgerSettled[] {
@@ -475,8 +470,9 @@ const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 /** What a lease that ran out makes of a task, if it does not simply wait again. */
 function lapseOf({ marked, started }: LiveRow, lost: number): Lapse | null {
   if (marked === 1) return { kind: 'cancelled' }
-  // Only a start that was recorded, with nothing else running beside it, can convict.
-  if (started !== STARTED_ALONE) return null
+  // Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row. A hint
+  // may be older than a replay, and have a task claimed alone that lost nothing since.
+  if (started !== STARTED_ALONE || lost <= LOSSES_OF_A_SUSPECT) return null
   return { kind: 'poison', error: poisonText(lost) }
 }
 

@@ -197,6 +197,16 @@ const cases: readonly LedgerCase[] = [
     },
   },
   {
+    name: 'one loss convicts nobody, though it was claimed alone and its start recorded',
+    async run(harness) {
+      await put(harness, 'a')
+      const { stamp } = await hold(harness, 'a', { alone: true, leaseMs: SHORT_LEASE_MS })
+      expect(await begin(harness, 'a', stamp)).toBe(true)
+      await leaseEnds(harness)
+      expect(await claim(harness, 'a')).toMatchObject({ kind: 'ours' })
+    },
+  },
+  {
     name: 'the third loss convicts nobody whose start was not recorded',
     async run(harness) {
       await makeSuspect(harness, 'a')

@@ -186,12 +186,14 @@ export async function extend(
   stamp: number,
   leaseMs: number,
 ): Promise<number> {
-  return ledger.extend(
+  const answers = await ledger.extend(
     topic,
     keys.map((key) => place(key)),
     stamp,
     leaseMs,
   )
+  expect(answers).toHaveLength(keys.length)
+  return answers.filter((answer) => answer === 'extended').length
 }
 
 export async function cancel({ ledger, topic }: LedgerHarness, key: string): Promise<CancelAnswer> {

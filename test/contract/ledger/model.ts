@@ -1,6 +1,7 @@
 /** A ledger in plain JavaScript, as small as can be, and a workload by chance that both must answer alike. */
 import { expect } from 'vitest'
 import type { LedgerSettlement } from '../../../src/ledger.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../src/rescue.ts'
 import {
   DEAD,
   DONE,
@@ -115,7 +116,7 @@ class Model {
         this.end(key, 'cancelled')
         return 'gone'
       }
-      if (task.alone && task.begun) {
+      if (task.alone && task.begun && task.lost >= LOSSES_OF_A_SUSPECT) {
         this.bury(key, task)
         return 'poison'
       }
@@ -137,7 +138,8 @@ class Model {
     if (kind === 'done' || kind === 'obsolete') this.end(key, kind)
     else if (kind === 'dead') this.bury(key, task)
     else if (task.marked) this.end(key, 'cancelled')
-    else if (kind === 'lost' && task.alone && task.begun) this.bury(key, task)
+    else if (kind === 'lost' && task.alone && task.begun && task.lost >= LOSSES_OF_A_SUSPECT)
+      this.bury(key, task)
     else {
       this.free(task)
       if (kind === 'return') task.deliveries--

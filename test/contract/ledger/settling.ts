@@ -180,6 +180,18 @@ const cases: readonly LedgerCase[] = [
     },
   },
   {
+    name: "one 'lost' convicts nobody, though it was claimed alone and its start recorded",
+    async run(harness) {
+      await put(harness, 'a')
+      const { stamp } = await hold(harness, 'a', { alone: true, leaseMs: SHORT_LEASE_MS })
+      await begin(harness, 'a', stamp)
+      await leaseEnds(harness)
+      const settled = await settle(harness, 'a', stamp, LOST)
+      expect(settled).toMatchObject({ answer: 'settled', hint: { key: 'a' } })
+      expect(settled.poison).toBeUndefined()
+    },
+  },
+  {
     name: "the third 'lost', of a start recorded alone, is poison",
     async run(harness) {
       await makeSuspect(harness, 'a')

@@ -75,13 +75,14 @@ async function lane(number) {
 }
 
 process.on('SIGUSR2', () => (goesOn = false))
-process.once('SIGTERM', async () => {
+const close = async () => {
   // Calls under way are answered first: nobody calls what is closed.
   goesOn = false
   await finished
   await toc.close()
   record('closed')
-})
+}
+process.once('SIGTERM', () => void close())
 record('ready')
 const finished = Promise.all(Array.from({ length: lanes }, (_, number) => lane(number)))
 await finished

@@ -1,0 +1,196 @@
+/** What is held, and what the ledger says of it, when answers are late, lost, or differ from task to task. */
+import { describe, expect, it } from 'vitest'
+import type { Hint, HintTable } from '../../src/timetable.ts'
+import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
+import { seededRandom } from '../contract/memory-harness.ts'
+import { keysOf, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
+import { LEASE_MS, Lives, TOPIC } from './ledger-life.ts'
+
+const [A = '', B = ''] = keysOfOneCell(2)
+const AT = { topic: TOPIC, cell: place(A).cell }
+const METHODS = [
+  'claim',
+  'look',
+  'extend',
+  'settle',
+  'put',
+  'cancel',
+  'drop',
+  'extent',
+  'has',
+  'find',
+  'filling',
+  'filledTo',
+  'nowMs',
+] as const
+const instead = (table: MemoryTimetable): Partial<HintTable> =>
+  Object.fromEntries(METHODS.map((name) => [name, (table[name] as () => unknown).bind(table)]))
+const hintOf = (lives: Lives, key: string): Hint => ({
+  ...place(key),
+  ringMs: lives.clock.now(),
+  failures: 0,
+  priority: 'normal',
+  isSuspect: false,
+})
+async function pair() {
+  const lives = await Lives.begin()
+  for (const key of [A, B]) await lives.schedule(key)
+  const fences: { key: string; ms: number }[] = []
+  lives.store.watch(TOPIC, {
+    wake() {},
+    missed() {},
+    fence: (_, key) => fences.push({ key, ms: lives.clock.monotonicNow() }),
+  })
+  return { lives, fences }
+}
+
+describe('leases that could not be prolonged, and stamps that came again', () => {
+  it('one of a claim is stale (somebody else took it): its holder is told', async () => {
+    const { lives, fences } = await pair()
+    await using _ = lives
+    const { stamp, tasks } = await lives.claim(A, { req: 'r' })
+    expect(tasks).toHaveLength(2)
+    await lives.advance(LEASE_MS + 1_000)
+    // Another process takes one of them; then we wake up and prolong.
+    const request = { stamp: stamp + 1, leaseMs: LEASE_MS, nowMs: lives.clock.now(), alone: false }
+    expect(await lives.ledger.claim(TOPIC, request, [place(A)])).toMatchObject([{ kind: 'ours' }])
+    const answer = await lives.store.extend(AT, 'r', LEASE_MS)
+    await lives.advance(LEASE_MS / 2)
+    expect({ answer, told: fences.map(({ key }) => key) }).toEqual({ answer: 'extended', told: [A] })
+  })
+  it('locked, then stale: the warning is not called off', async () => {
+    const { lives, fences } = await pair()
+    await using _ = lives
+    await lives.claim(A, { req: 'r' })
+    let answers: ('locked' | 'stale')[] = ['locked']
+    lives.faults.ledger = {
+      extend: async (_t, places) =>
+        places.map(({ key }) => (key === A ? (answers[0] ?? 'stale') : 'extended')),
+    }
+    await lives.advance(10_000)
+    await lives.store.extend(AT, 'r', LEASE_MS)
+    answers = ['stale']
+    await lives.advance(10_000)
+    await lives.store.extend(AT, 'r', LEASE_MS)
+    await lives.advance(10_000)
+    expect(fences.map(({ key }) => key)).toEqual([A])
+  })
+  it('a repeated claim: the lease counts from the first asking', async () => {
+    const { lives, fences } = await pair()
+    await using _ = lives
+    const { ledger } = lives
+    const t0 = lives.clock.monotonicNow()
+    lives.faults.ledger = {
+      async claim(...args) {
+        await ledger.claim(...args)
+        throw new Error('lost')
+      },
+    }
+    await expect(lives.claim(A, { req: 'r' })).rejects.toThrow('lost')
+    await lives.advance(6_000)
+    lives.faults.ledger = {
+      extend: async (_t, places) => places.map(({ key }) => (key === A ? 'locked' : 'extended')),
+    }
+    expect((await lives.claim(A, { req: 'r' })).tasks).toHaveLength(2)
+    expect(await lives.store.extend(AT, 'r', LEASE_MS)).toBe('extended')
+    await lives.advance(LEASE_MS * 2)
+    expect(fences).toHaveLength(1)
+    expect((fences[0]?.ms ?? 0) - t0).toBeLessThan(LEASE_MS)
+  })
+  it('the answer to an extend comes after its tasks are settled: no timer, no fence, no stamp is left', async () => {
+    const { lives, fences } = await pair()
+    await using _ = lives
+    const { stamp } = await lives.claim(A, { req: 'r' })
+    let goOn = () => {}
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve
+    })
+    lives.faults.ledger = {
+      async extend(_t, places) {
+        await held
+        return places.map(({ key }) => (key === A ? 'locked' : 'extended'))
+      },
+    }
+    const extending = lives.store.extend(AT, 'r', LEASE_MS)
+    for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
+    goOn()
+    await extending
+    const { clock } = lives
+    await lives.dieAndComeBack()
+    const left = clock.timerCount
+    clock.moveTo(clock.monotonicNow() + LEASE_MS)
+    expect({ left, fences }).toEqual({ left: 0, fences: [] })
+  })
+  it('the same: the stamp is free', async () => {
+    const { lives } = await pair()
+    await using _ = lives
+    const { stamp } = await lives.claim(A, { req: 'r' })
+    let goOn = () => {}
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve
+    })
+    lives.faults.ledger = {
+      async extend(_t, places) {
+        await held
+        return places.map(() => 'extended')
+      },
+    }
+    const extending = lives.store.extend(AT, 'r', LEASE_MS)
+    for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
+    goOn()
+    await extending
+    const fresh = new MemoryTimetable(lives.clock, seededRandom(2))
+    lives.faults.table = instead(fresh)
+    await lives.schedule(A)
+    expect(keysOf((await lives.claim(A)).tasks)).toEqual([A])
+  })
+  it('a stamp is not given again after a rescue: the late word of its holder is stale', async () => {
+    const { lives } = await pair()
+    await using _ = lives
+    const { stamp } = await lives.claim(A, { req: 'r' })
+    await lives.advance(LEASE_MS + 1_000)
+    await lives.claim(A, { limit: 0 })
+    await lives.advance(10_000)
+    const fresh = new MemoryTimetable(lives.clock, seededRandom(2))
+    await fresh.put(TOPIC, [hintOf(lives, A)], 'set')
+    lives.faults.table = {
+      ...instead(fresh),
+      claim: async (...args) => ({ ...(await fresh.claim(...args)), stamp }),
+    }
+    const second = await lives.claim(A)
+    const late = await lives.settle(A, stamp)
+    expect({ got: keysOf(second.tasks), late }).not.toEqual({ got: [A], late: 'settled' })
+  })
+  it('all of a claim locked for longer than its lease: whoever runs is told', async () => {
+    const { lives, fences } = await pair()
+    await using _ = lives
+    await lives.claim(A, { req: 'r' })
+    lives.faults.ledger = { extend: async (_t, places) => places.map(() => 'locked') }
+    for (let n = 0; n < 3; n++) {
+      await lives.advance(10_000)
+      await lives.store.extend(AT, 'r', LEASE_MS).catch(() => {})
+    }
+    expect(fences.map(({ key }) => key).toSorted()).toEqual([A, B].toSorted())
+  })
+  it('the store is closed while an extend is under way: no timer is left', async () => {
+    const { lives } = await pair()
+    await using _ = lives
+    await lives.claim(A, { req: 'r' })
+    let goOn = () => {}
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve
+    })
+    lives.faults.ledger = {
+      async extend(_t, places) {
+        await held
+        return places.map(({ key }) => (key === A ? 'locked' : 'extended'))
+      },
+    }
+    const extending = lives.store.extend(AT, 'r', LEASE_MS)
+    const { clock } = lives
+    await lives.dieAndComeBack()
+    goOn()
+    await extending
+    expect(clock.timerCount).toBe(0)
+  })
+})
