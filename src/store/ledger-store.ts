@@ -187,7 +187,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    const { ledger, clock, logger } = this.#parts
+    const { ledger, logger } = this.#parts
     const table = this.#table
     const lost = await this.#rescue(at)
     const { leaseMs, req, from } = request

@@ -1,0 +1,251 @@
+/**
+ * What a truth does to tasks, in plain Maps: the one model for timetables and ledgers alike. Where the ports leave something
+ * free (where a rescued task waits, which of equals a claim takes), it does not choose, but follows what was answered.
+ */
+import { poisonText } from '../../src/rescue.ts'
+import type { ClaimVerdict, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
+import type { DeadCause, Priority, State } from '../../src/task.ts'
+import type { Books, NewEntry, Place, RingTime } from '../../src/timetable.ts'
+
+/** One claim: of all its tasks on a timetable, of one in a ledger. Its lease ends by the steady clock. */
+export interface Hold {
+  readonly stamp: number
+  readonly req: string
+  readonly alone: boolean
+  leaseEndMs: number
+}
+
+export interface Task extends Place {
+  readonly body: string
+  readonly priority: Priority
+  readonly tags: readonly string[]
+  readonly createdMs: number
+  /** Nobody has told it yet, or it may be another one: it was never started. */
+  id: string | null
+  state: State
+  dueMs: number
+  /** Of one that ended: when. */
+  ringMs: number
+  /** Greater than `ringMs` as long as nobody has told where in between it waits. */
+  ringMaxMs: number
+  failures: number
+  lost: number
+  deliveries: number
+  hold: Hold | null
+  begun: boolean
+  /** Cancelled while held. */
+  marked: boolean
+  error: string | null
+  cause: DeadCause | null
+}
+
+export const isSuspect = ({ lost }: Task): boolean => lost >= 2
+
+export class TaskModel {
+  readonly live = new Map<string, Task>()
+  readonly graves = new Map<string, Task>()
+  /** Done, cancelled, obsolete: only a ledger shows them. */
+  readonly past: Task[] = []
+  readonly ends = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
+  /** Convicted, and told to nobody yet. */
+  readonly convicted: Task[] = []
+  steadyMs = 0
+
+  constructor(public nowMs: number) {}
+
+  pass(ms: number): void {
+    this.nowMs += ms
+    this.steadyMs += ms
+  }
+
+  isTrusted({ hold }: Task): boolean {
+    return hold !== null && hold.leaseEndMs > this.steadyMs
+  }
+
+  waiting(cell: number, suspects: boolean): Task[] {
+    return this.#all().filter((t) => t.cell === cell && t.hold === null && isSuspect(t) === suspects)
+  }
+
+  held(hold: Hold): Task[] {
+    return this.#all().filter((task) => task.hold === hold)
+  }
+
+  holds(cell: number): Set<Hold> {
+    return new Set(this.#all().flatMap((t) => (t.cell === cell && t.hold !== null ? [t.hold] : [])))
+  }
+
+  /** `inFlight` of null: the lease is over and nobody has noticed; the ports do not say whether that is in flight. */
+  schedule(entry: NewEntry, quantumMs: number): { outcome: string; dueMs: number; inFlight: boolean | null } {
+    const { key, cell, body, priority, tags } = entry
+    const old = this.live.get(key)
+    const inFlight = old === undefined || old.hold === null ? false : this.isTrusted(old) || null
+    if (old !== undefined && entry.onConflict === 'keep' && !old.marked)
+      return { outcome: 'kept', dueMs: old.dueMs, inFlight }
+    const dueMs = this.#ringAt(entry.when, this.nowMs, quantumMs)
+    if (old === undefined) this.ends.scheduled++
+    const times = { dueMs, ringMs: dueMs, ringMaxMs: dueMs, createdMs: this.nowMs }
+    const claim = { hold: null, begun: false, marked: false, failures: 0, lost: 0, deliveries: 0 }
+    const fixed = { key, cell, body, priority, tags: tags ?? [], id: null, error: null, cause: null }
+    this.live.set(key, { ...fixed, ...claim, ...times, state: 'pending' })
+    return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
+  }
+
+  cancel({ key }: Place): 'cancelled' | 'in-flight' | 'not-found' {
+    const task = this.live.get(key)
+    if (task === undefined) return 'not-found'
+    if (!this.isTrusted(task)) return this.#end(task, 'cancelled')
+    task.marked = true
+    return 'in-flight'
+  }
+
+  reschedule({ key }: Place, when: RingTime, quantumMs: number): 'rescheduled' | 'in-flight' | 'not-found' {
+    const task = this.live.get(key)
+    if (task === undefined) return 'not-found'
+    if (this.isTrusted(task)) return 'in-flight'
+    if (task.marked) {
+      this.#end(task, 'cancelled')
+      return 'not-found'
+    }
+    const ringAt = (wasMs: number): number => this.#ringAt(when, wasMs, quantumMs)
+    this.#wait(task, ringAt(task.ringMs), ringAt(task.ringMaxMs))
+    Object.assign(task, { dueMs: task.ringMs, failures: 0, lost: 0 })
+    return 'rescheduled'
+  }
+
+  take(task: Task, hold: Hold): void {
+    Object.assign(task, { hold, state: 'claimed', begun: false, deliveries: task.deliveries + 1 })
+  }
+
+  /** What a ledger says to a key that rang. */
+  verdict({ key }: Place, request: LedgerClaimRequest): ClaimVerdict['kind'] {
+    const { stamp, leaseMs, nowMs, alone } = request
+    const task = this.live.get(key)
+    if (task === undefined) return 'gone'
+    if (this.isTrusted(task)) return task.hold?.stamp === stamp ? 'ours' : 'held'
+    if (task.hold === null && task.ringMs > nowMs) return 'later'
+    if (task.hold !== null) {
+      // It rang before, whatever the clock says now.
+      const fate = this.#lapse(task)
+      if (fate !== null) return fate === 'poison' ? fate : 'gone'
+      this.#wait(task, task.ringMs)
+    }
+    if (isSuspect(task) && !alone) return 'suspect'
+    this.take(task, { stamp, req: String(stamp), alone, leaseEndMs: this.steadyMs + leaseMs })
+    return 'ours'
+  }
+
+  begin(key: string, stamp: number): boolean {
+    const task = this.#heldUnder(key, stamp)
+    if (task !== null) task.begun = true
+    return task !== null
+  }
+
+  extend(hold: Hold | null | undefined, leaseMs: number): boolean {
+    if (hold) hold.leaseEndMs = this.steadyMs + leaseMs
+    return Boolean(hold)
+  }
+
+  /** Whoever holds it may settle it, also when the lease is over and nobody has noticed. */
+  settle(key: string, stamp: number, outcome: LedgerSettlement['outcome']): 'settled' | 'stale' {
+    const task = this.#heldUnder(key, stamp)
+    if (task === null || (outcome.kind === 'lost' && this.isTrusted(task))) return 'stale'
+    if (outcome.kind === 'done' || outcome.kind === 'obsolete') this.#end(task, outcome.kind)
+    else if (outcome.kind === 'dead') {
+      if (outcome.failed) task.failures++
+      this.#bury(task, outcome.cause, outcome.error)
+    } else if (outcome.kind === 'lost') this.lose(task, outcome.spread)
+    else if (task.marked) this.#end(task, 'cancelled')
+    else if (outcome.kind === 'return') {
+      task.deliveries--
+      // Never started, so nobody has seen its id: a timetable makes another one of the next claim.
+      if (task.deliveries === 0 && !task.begun) task.id = null
+      this.#wait(task, task.ringMs)
+    } else {
+      if (outcome.kind === 'retry') Object.assign(task, { failures: task.failures + 1, error: outcome.error })
+      task.lost = 0
+      this.#wait(task, this.nowMs + outcome.delayMs)
+    }
+    return 'settled'
+  }
+
+  /** Its lease ran out. Without a spread, it waits somewhere within the longest. */
+  lose(task: Task, spread: number | null = null): void {
+    if (this.#lapse(task) !== null) return
+    const atMs = (fraction: number): number =>
+      this.nowMs + Math.ceil(fraction * 1_000 * 2 ** Math.min(task.lost, 6))
+    this.#wait(task, atMs(spread ?? 0), atMs(spread ?? 1))
+  }
+
+  /** Somebody told where it waits. False: it must not wait there. */
+  follow(task: Task, ringMs: number): boolean {
+    const isLegal = ringMs >= task.ringMs && ringMs <= task.ringMaxMs
+    task.ringMs = task.ringMaxMs = ringMs
+    return isLegal
+  }
+
+  replay({ key }: Place): 'replayed' | 'live' | 'not-found' {
+    const task = this.graves.get(key)
+    if (task === undefined) return 'not-found'
+    if (this.live.has(key)) return 'live'
+    this.graves.delete(key)
+    this.live.set(key, task)
+    this.#wait(task, this.nowMs)
+    Object.assign(task, { dueMs: this.nowMs, failures: 0, lost: 0, error: null, cause: null })
+    return 'replayed'
+  }
+
+  purge({ key }: Place): 'purged' | 'not-found' {
+    if (!this.graves.delete(key)) return 'not-found'
+    this.ends.purged++
+    return 'purged'
+  }
+
+  books(): Books {
+    const claimed = this.#all().filter(({ hold }) => hold !== null).length
+    return { ...this.ends, pending: this.live.size - claimed, claimed, dead: this.graves.size }
+  }
+
+  /** A lost lease is counted, and may be the end: the third in a row, if it was started, with nothing beside it. */
+  #lapse(task: Task): 'cancelled' | 'poison' | null {
+    task.lost++
+    if (task.marked) return this.#end(task, 'cancelled')
+    if (task.hold?.alone !== true || !task.begun || task.lost < 3) return null
+    this.#bury(task, 'poison', poisonText(task.lost))
+    this.convicted.push(task)
+    return 'poison'
+  }
+
+  #ringAt({ kind, ms }: RingTime, wasMs: number, quantumMs: number): number {
+    const wanted = ms + { at: 0, delay: this.nowMs, shift: wasMs }[kind]
+    return quantumMs === 0 ? wanted : Math.ceil(wanted / quantumMs) * quantumMs
+  }
+
+  #wait(task: Task, ringMs: number, ringMaxMs = ringMs): void {
+    Object.assign(task, { state: 'pending', hold: null, marked: false, ringMs, ringMaxMs })
+  }
+
+  #end<S extends 'done' | 'cancelled' | 'obsolete'>(task: Task, state: S): S {
+    this.live.delete(task.key)
+    Object.assign(task, { state, hold: null, ringMs: this.nowMs })
+    this.past.push(task)
+    this.ends[state]++
+    return state
+  }
+
+  /** A second death of a key takes the place of the first. */
+  #bury(task: Task, cause: DeadCause, error: string): void {
+    this.live.delete(task.key)
+    if (this.graves.has(task.key)) this.ends.purged++
+    Object.assign(task, { state: 'dead', hold: null, ringMs: this.nowMs, cause, error })
+    this.graves.set(task.key, task)
+  }
+
+  #heldUnder(key: string, stamp: number): Task | null {
+    const task = this.live.get(key)
+    return task?.hold?.stamp === stamp ? task : null
+  }
+
+  #all(): Task[] {
+    return [...this.live.values()]
+  }
+}

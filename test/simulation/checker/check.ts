@@ -1,0 +1,43 @@
+/**
+ * Whether a history broke a promise (docs/reliability.md has them all). It trusts only what the harness saw, takes every unknown
+ * outcome for what it is, and looks at each event a few times at most.
+ */
+import type { History, Violation } from '../history.ts'
+import { Findings } from './findings.ts'
+import { checkAsking } from './rules/asking.ts'
+import { checkAnswers } from './rules/answers.ts'
+import { checkBooks } from './rules/books.ts'
+import { checkClaims } from './rules/claims.ts'
+import { checkDeaths } from './rules/deaths.ts'
+import { checkEnding } from './rules/ending.ts'
+import { checkHandling } from './rules/handling.ts'
+import { checkLiveness } from './rules/liveness.ts'
+import { checkReads } from './rules/reads.ts'
+import { checkRecord } from './rules/record.ts'
+import { checkStarts } from './rules/starts.ts'
+import { checkTokens } from './rules/tokens.ts'
+import { checkWrites } from './rules/writes.ts'
+import { Truth } from './truth.ts'
+
+const RULES = [
+  checkRecord,
+  checkWrites,
+  checkAnswers,
+  checkAsking,
+  checkClaims,
+  checkTokens,
+  checkDeaths,
+  checkStarts,
+  checkHandling,
+  checkReads,
+  checkEnding,
+  checkBooks,
+  checkLiveness,
+]
+
+export function check(history: History): Violation[] {
+  const truth = new Truth(history)
+  const findings = new Findings()
+  for (const rule of RULES) rule(truth, findings)
+  return findings.all()
+}

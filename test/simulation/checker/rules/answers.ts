@@ -1,0 +1,85 @@
+/**
+ * I1, I2, I4, I5, I6, I9: a caller is told what the truth did, once it did it. 'unknown-outcome' says nothing; any other
+ * error says that nothing happened.
+ */
+import type { Op, ReturnEvent, WriteEvent } from '../../history.ts'
+import type { CallRecord } from '../calls.ts'
+import type { Findings } from '../findings.ts'
+import type { Truth } from '../truth.ts'
+
+const INVARIANTS: Record<Exclude<Op, 'get' | 'schedule'>, string> = {
+  cancel: 'I4',
+  reschedule: 'I5',
+  replay: 'I9',
+  purge: 'I9',
+}
+
+export function checkAnswers({ calls }: Truth, findings: Findings): void {
+  for (const record of calls.all) {
+    const { call, returned } = record
+    if (call.op === 'get' || returned === null) continue
+    const writes = calls.writesOf(record)
+    if (call.op === 'schedule') checkSchedule(record, returned, writes, calls.committed, findings)
+    else if (returned.error === null && returned.outcome !== null) {
+      // Rolled back, as far as anybody can tell.
+      if (call.tx !== null && !calls.committed.has(call.tx)) continue
+      if (writes.some((write) => isAnswer(write, returned))) continue
+      const what = `${call.op} of ${call.key} by ${call.life} answered ${said(returned)}`
+      findings.add(
+        INVARIANTS[call.op],
+        returned.seq,
+        `${what}, but the truth did nothing like that meanwhile`,
+      )
+    }
+  }
+  for (const write of calls.uncalled()) {
+    const what = `${write.op} of ${write.key} by ${write.life} took effect (${write.outcome})`
+    if (write.op === 'replay') findings.add('I9', write.seq, `${what} more often than it was called`)
+    // A version that is written twice is told of where that is looked for. What is swept by a tag has no calls of its
+    // own, and what is purged twice is not there the second time.
+    if (write.op === 'schedule' && !calls.byVersion.has(write.version ?? ''))
+      findings.add('I2', write.seq, `${what}, but nobody had called it`)
+  }
+}
+
+function checkSchedule(
+  { call }: CallRecord,
+  returned: ReturnEvent,
+  writes: readonly WriteEvent[],
+  committed: ReadonlySet<number>,
+  findings: Findings,
+): void {
+  const what = `schedule of ${call.key} ${call.version} by ${call.life}`
+  const tell = (invariant: string, why: string): void =>
+    findings.add(invariant, returned.seq, `${what} ${why}`)
+  const write = writes[0]
+  if (returned.error !== null) {
+    const isNothing = write === undefined || write.outcome === 'kept'
+    if (returned.error !== 'unknown-outcome' && !isNothing)
+      tell('I6', `failed as ${returned.error}, but took effect at seq ${write.seq}: ${write.outcome}`)
+    return
+  }
+  if (write === undefined) {
+    if (call.tx === null || committed.has(call.tx))
+      tell(returned.outcome === 'kept' ? 'I6' : 'I1', `answered ${said(returned)}, but was never written`)
+    return
+  }
+  if (write.key !== call.key || write.seq < call.seq)
+    tell('I2', `was written as ${write.key} at seq ${write.seq}; it was called at seq ${call.seq}`)
+  if (call.tx === null && write.seq > returned.seq)
+    tell('I6', `answered ${said(returned)} before it took effect at seq ${write.seq}`)
+  if (returned.outcome === null) return
+  if (!isAnswer(write, returned) || write.inFlight !== returned.inFlight)
+    tell('I6', `answered ${said(returned)}, but the truth said ${said(write)}`)
+}
+
+function isAnswer(write: WriteEvent, { outcome, dueMs }: ReturnEvent): boolean {
+  // The face only counts what lives again, and what is gone for ever.
+  if (write.op === 'replay') return (write.outcome === 'replayed') === (outcome === 'replayed')
+  if (write.op === 'purge') return (write.outcome === 'purged') === (outcome === 'purged')
+  return write.outcome === outcome && (write.dueMs === null || dueMs === null || write.dueMs === dueMs)
+}
+
+function said({ outcome, dueMs, inFlight }: ReturnEvent | WriteEvent): string {
+  return `${outcome}${dueMs === null ? '' : ` for ${dueMs}`}${inFlight ? ' in flight' : ''}`
+}

@@ -1,0 +1,255 @@
+/**
+ * What the harness saw. It is recorded by the simulated callers, handlers and servers themselves, never by the engine,
+ * and it is all that the checker gets.
+ *
+ * `seq` numbers the events of a run without gaps, in the order in which they happened; `trueMs` is the simulation's own
+ * clock, which no fault touches. Both grow together.
+ *
+ * A *version* names one call of `schedule`: each puts its own name into the payload, so that a delivery tells which call
+ * it comes from. A *life* names one run of a node's process, from its start to its crash or end: 'n2/3'. A *token* names
+ * one claim call as its truth knows it.
+ */
+import type { DeadCause, OnConflict, Priority } from '../../src/task.ts'
+import type { Books, SettleOutcome } from '../../src/timetable.ts'
+
+/** redis: a shared timetable alone. center: with a shared ledger. alone: the shared ledger alone. embedded: SQLite. */
+export type Composition = 'redis' | 'center' | 'alone' | 'embedded'
+
+interface Happened {
+  readonly seq: number
+  readonly trueMs: number
+}
+
+/** A caller called the face of a Tocsin. One per key, also where many are given at once. */
+export interface CallEvent extends Happened {
+  readonly kind: 'call'
+  readonly call: number
+  readonly life: string
+  readonly op: Op
+  readonly key: string
+  /** Of a schedule. */
+  readonly version: string | null
+  /** Made in this transaction of the caller: whatever it answers takes effect with the commit, or never. */
+  readonly tx: number | null
+  /** Of a schedule: how long from now, and what to do with an older task. */
+  readonly delayMs: number | null
+  readonly onConflict: OnConflict | null
+}
+
+export type Op = 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'purge' | 'get'
+
+/** It answered. A call without one is under way for ever: its process died, or the promise is lost. */
+export interface ReturnEvent extends Happened {
+  readonly kind: 'return'
+  readonly call: number
+  /** 'created', 'cancelled', 'rescheduled', …; of get: the state, or 'not-found'. Null: it failed. */
+  readonly outcome: string | null
+  readonly dueMs: number | null
+  readonly inFlight: boolean
+  /** Null: it succeeded. 'unknown-outcome': nobody knows. Any other code: it had no effect. */
+  readonly error: string | null
+  /** Of get: the version in the payload. */
+  readonly version: string | null
+}
+
+/** The truth (the ledger, or the timetable where there is none) carried out a caller's write, at this very moment. */
+export interface WriteEvent extends Happened {
+  readonly kind: 'write'
+  readonly life: string
+  readonly op: Exclude<Op, 'get'>
+  readonly key: string
+  readonly version: string | null
+  readonly outcome: string
+  /** By the truth's clock: when it is to ring now. Null where the answer has none. */
+  readonly dueMs: number | null
+  readonly inFlight: boolean
+  /** What the truth's clock said when it was carried out. */
+  readonly nowMs: number
+  readonly tx: number | null
+  /** Of a schedule: what it must be delivered with. */
+  readonly body: string | null
+  readonly tags: readonly string[]
+  readonly priority: Priority | null
+}
+
+/** The truth gave a task to a claim. Once more with the same token: the answer was lost, and the call repeated. */
+export interface ClaimEvent extends Happened {
+  readonly kind: 'claim'
+  readonly life: string
+  readonly key: string
+  readonly version: string
+  readonly token: string
+  /** Taken from the suspects. */
+  readonly isAlone: boolean
+  /** By the simulation's clock, going by the truth's: nobody else may have it before. */
+  readonly leaseEndTrueMs: number
+  readonly dueMs: number
+  readonly ringMs: number
+  readonly failures: number
+  readonly deliveries: number
+}
+
+/** The truth prolonged a lease. */
+export interface ExtendEvent extends Happened {
+  readonly kind: 'extend'
+  readonly life: string
+  readonly token: string
+  /** Those of the claim that were still held by it. Empty: it was stale. */
+  readonly keys: readonly string[]
+  readonly leaseEndTrueMs: number
+}
+
+/** The truth was told how a claim of one task ended. 'lost': by whoever found its lease over. */
+export interface SettleEvent extends Happened {
+  readonly kind: 'settle'
+  readonly life: string
+  readonly key: string
+  readonly token: string
+  readonly outcome: SettleOutcome | { readonly kind: 'lost' }
+  readonly answer: 'settled' | 'stale'
+  /** When it rings again, by the truth's clock; null: it does not, or nobody was told. */
+  readonly ringMs: number | null
+}
+
+/** A claim, or a rescue, found that the task is dead from now on: poison, or damaged. */
+export interface BuriedEvent extends Happened {
+  readonly kind: 'buried'
+  readonly life: string
+  readonly key: string
+  readonly cause: DeadCause
+}
+
+/** A suspect's start is on record: only then can a lost lease convict it. */
+export interface BeginEvent extends Happened {
+  readonly kind: 'begin'
+  readonly life: string
+  readonly key: string
+  readonly token: string
+  readonly isHeld: boolean
+}
+
+/** A handler was called. */
+export interface StartEvent extends Happened {
+  readonly kind: 'start'
+  readonly life: string
+  readonly run: number
+  readonly key: string
+  /** Out of the payload. */
+  readonly version: string
+  readonly body: string
+  readonly id: string
+  readonly attempt: number
+  readonly deliveries: number
+  readonly dueMs: number
+  readonly tags: readonly string[]
+  readonly priority: Priority
+  /** The latest moment that any clock that may ring had shown by then. */
+  readonly recordMs: number
+}
+
+/** It answered, or threw. A run without one never ended: its process died, or it hangs. */
+export interface EndEvent extends Happened {
+  readonly kind: 'end'
+  readonly life: string
+  readonly run: number
+  readonly outcome: 'done' | 'throw' | 'retry' | 'snooze' | 'dead'
+  readonly delayMs: number | null
+  /** What it wrote is in this transaction, which is to commit with its outcome. */
+  readonly tx: number | null
+}
+
+/** In a quiet moment the ledger had a task that rings soon, and the timetable did not know of it. */
+export interface MissingEvent extends Happened {
+  readonly kind: 'missing'
+  readonly key: string
+  readonly ringMs: number
+}
+
+/** A fault began or ended. `life`: whom it concerns, if only one. */
+export interface FaultEvent extends Happened {
+  readonly kind: 'fault'
+  readonly fault: string
+  readonly phase: 'begin' | 'end'
+  readonly life: string | null
+}
+
+/** A process ended: whatever it still had under way will never be heard of. */
+export interface LifeEvent extends Happened {
+  readonly kind: 'life'
+  readonly life: string
+  readonly phase: 'starts' | 'crashes' | 'closes' | 'closed'
+}
+
+/** The engine announced a death to its users. */
+export interface DeadEvent extends Happened {
+  readonly kind: 'dead'
+  readonly life: string
+  readonly key: string
+  readonly cause: DeadCause
+}
+
+/** Something that must never happen, whatever else does: an unhandled rejection, a call past its deadline. */
+export interface TroubleEvent extends Happened {
+  readonly kind: 'trouble'
+  readonly what: string
+}
+
+export type Event =
+  | CallEvent
+  | ReturnEvent
+  | WriteEvent
+  | ClaimEvent
+  | ExtendEvent
+  | SettleEvent
+  | BuriedEvent
+  | BeginEvent
+  | StartEvent
+  | EndEvent
+  | MissingEvent
+  | FaultEvent
+  | LifeEvent
+  | DeadEvent
+  | TroubleEvent
+
+/** How a key is at the end, when all faults are healed and everything due had its time. */
+export interface FinalState {
+  readonly key: string
+  /** 'none': neither live, nor dead, nor (with a ledger) in its history. */
+  readonly state: 'pending' | 'claimed' | 'done' | 'dead' | 'cancelled' | 'obsolete' | 'none'
+  readonly version: string | null
+  readonly deadCause: DeadCause | null
+  readonly failures: number
+  readonly dueMs: number | null
+}
+
+export interface Ending {
+  readonly trueMs: number
+  /** The clock of record at the end. Everything due before `settledBeforeMs` of it had its time to be handled. */
+  readonly recordMs: number
+  readonly settledBeforeMs: number
+  readonly keys: readonly FinalState[]
+  readonly books: Books
+  /** With a ledger: rows counted one by one; whether audit() found all in order; what it found missing in the timetable. */
+  readonly audit: { readonly balances: boolean; readonly missing: number; readonly orphaned: number } | null
+  /** Timers that still wait after everything was closed. */
+  readonly timersLeft: number
+}
+
+export interface History {
+  readonly composition: Composition
+  readonly events: readonly Event[]
+  readonly ending: Ending
+  /** Every run of a handler is in it. A story made by hand may leave them out. */
+  readonly hasHandlers: boolean
+  /** The topic's: a task is dead after so many failures. */
+  readonly attemptsMax: number
+}
+
+export interface Violation {
+  /** 'I4', 'L1', … */
+  readonly invariant: string
+  /** One line for people: what happened, to which key and version, and why it must not. */
+  readonly message: string
+  /** Of the event that shows it; -1: the ending does. */
+  readonly seq: number
+}

@@ -1,0 +1,158 @@
+import { TocsinError } from '../../src/errors.ts'
+import type { Chance } from './chance.ts'
+import type { ProcessClock } from './process-clock.ts'
+import type { WorldClock } from './world-clock.ts'
+
+/** What can become of a call on a bad line. */
+export type Fate =
+  | 'fine'
+  /** It arrives late, or its answer does: perhaps when nobody waits any more, and after what was sent later. */
+  | 'slow'
+  | 'lost-request'
+  | 'lost-reply'
+  /** The connection breaks before it is sent, or after it took effect. */
+  | 'reset-before'
+  | 'reset-after'
+  /** It is carried out twice. */
+  | 'repeated'
+
+export const FATES: readonly Fate[] = [
+  'fine',
+  'slow',
+  'lost-request',
+  'lost-reply',
+  'reset-before',
+  'reset-after',
+  'repeated',
+]
+
+export type Noise = Readonly<Record<Fate, number>>
+
+export interface LinkParts {
+  readonly world: WorldClock
+  /** Of the process that calls. */
+  readonly clock: ProcessClock
+  readonly chance: Chance
+  readonly server: 'timetable' | 'ledger'
+  readonly callTimeoutMs: number
+  readonly onFate: (fate: Fate) => void
+  /** What the server's clock says. */
+  readonly serverNow: () => number
+  /** An answer brings what the server's clock said when it was decided. */
+  readonly onHeard: (serverMs: number) => void
+}
+
+const LATENCY_MS = 0.6
+const SLOW_MS = 6_000
+const REPEATED_AFTER_MS = 3_000
+
+/** The line from one process to one server. */
+export class Link {
+  readonly #parts: LinkParts
+  /** Null: all is well, and calls arrive in the order in which they were sent. */
+  noise: Noise | null = null
+  /** 'refuses': nobody is there. 'silent': whatever is sent is never heard of. */
+  state: 'open' | 'refuses' | 'silent' = 'open'
+  /** Only these cells cannot be reached: their server is away. */
+  cutCells: ReadonlySet<number> | null = null
+  #lastArrivalMs = 0
+
+  constructor(parts: LinkParts) {
+    this.#parts = parts
+  }
+
+  call<T>(
+    doing: string,
+    isRepeatable: boolean,
+    cells: readonly number[],
+    effect: () => Promise<T>,
+  ): Promise<T> {
+    const { clock, world, callTimeoutMs } = this.#parts
+    return new Promise((resolve, reject) => {
+      let isSent = false
+      const fail = () => reject(this.#cutOff(doing, isSent, isRepeatable))
+      const callOff = clock.after(callTimeoutMs, fail)
+      const answer = (say: () => void) =>
+        clock.reach(() => {
+          callOff()
+          say()
+        })
+      const failIn = (ms: number) => world.after(ms, () => answer(fail))
+      const isCut = this.state !== 'open' || cells.some((cell) => this.cutCells?.has(cell))
+      if (isCut && this.state === 'silent') {
+        isSent = true
+        return
+      }
+      const fate = isCut ? 'reset-before' : this.#fate(isRepeatable)
+      if (fate === 'reset-before') {
+        failIn(this.#latencyMs())
+        return
+      }
+      isSent = true
+      if (fate === 'lost-request') return
+      const arrives = () => {
+        // Carried out whatever has become of the caller; its answer is another matter.
+        const { serverNow, onHeard } = this.#parts
+        const serverMs = serverNow()
+        const hear = (say: () => void) =>
+          answer(() => {
+            onHeard(serverMs)
+            say()
+          })
+        effect().then(
+          (value) => this.#reply(fate, () => hear(() => resolve(value)), failIn),
+          (error: unknown) => this.#reply(fate, () => hear(() => reject(error as Error)), failIn),
+        )
+      }
+      world.after(this.#arrivalInMs(fate), arrives)
+      if (fate === 'repeated')
+        world.after(this.#parts.chance.between(0, REPEATED_AFTER_MS), () => void effect().catch(() => {}))
+    })
+  }
+
+  /** What the server says unasked. May be lost. */
+  tell(happen: () => void): void {
+    const { world, clock, chance } = this.#parts
+    if (this.state !== 'open' || clock.isDead) return
+    const fate = this.noise === null ? 'fine' : chance.weighted(this.noise)
+    if (fate.startsWith('lost') || fate.startsWith('reset')) return
+    const inMs = fate === 'slow' ? chance.between(0, SLOW_MS) : this.#latencyMs()
+    world.after(inMs, () => clock.reach(happen))
+  }
+
+  #reply(fate: Fate, say: () => void, failIn: (ms: number) => void): void {
+    if (fate === 'lost-reply') return
+    if (fate === 'reset-after') return failIn(this.#latencyMs())
+    if (fate === 'slow') return void this.#parts.world.after(this.#parts.chance.between(0, SLOW_MS), say)
+    say()
+  }
+
+  #fate(isRepeatable: boolean): Fate {
+    if (this.noise === null) return 'fine'
+    const drawn = this.#parts.chance.weighted(this.noise)
+    // Nobody sends twice what must not be done twice.
+    const fate = drawn === 'repeated' && !isRepeatable ? 'fine' : drawn
+    if (fate !== 'fine') this.#parts.onFate(fate)
+    return fate
+  }
+
+  #arrivalInMs(fate: Fate): number {
+    const { world, chance } = this.#parts
+    if (fate === 'slow') return chance.between(0, SLOW_MS)
+    const atMs = world.nowMs + this.#latencyMs()
+    if (this.noise !== null) return atMs - world.nowMs
+    this.#lastArrivalMs = Math.max(this.#lastArrivalMs, atMs)
+    return this.#lastArrivalMs - world.nowMs
+  }
+
+  #latencyMs(): number {
+    return this.#parts.chance.fraction() * LATENCY_MS
+  }
+
+  /** In the words of the real adapters. */
+  #cutOff(doing: string, isSent: boolean, isRepeatable: boolean): TocsinError {
+    const { server } = this.#parts
+    if (isSent && !isRepeatable) return new TocsinError('unknown-outcome', `${doing}: its answer is lost`)
+    return new TocsinError(`${server}-unavailable`, `${doing}: the ${server} cannot be reached`)
+  }
+}

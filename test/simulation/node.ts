@@ -1,0 +1,214 @@
+import { RecordClock } from '../../src/record-clock.ts'
+import type { Ledger } from '../../src/ledger.ts'
+import { silentLogger } from '../../src/logger.ts'
+import { ledgerClock } from '../../src/store/ledger-clock.ts'
+import { LedgerStore } from '../../src/store/ledger-store.ts'
+import type { TaskStore } from '../../src/store.ts'
+import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
+import { Tocsin, type TocsinParts } from '../../src/tocsin.ts'
+import type { Topic } from '../../src/topic-api.ts'
+import { type Chance, engineRandom } from './chance.ts'
+import type { Composition } from './history.ts'
+import { type Fate, Link, type Noise } from './link.ts'
+import type { NodePlan, Plan } from './plan.ts'
+import { ProcessClock } from './process-clock.ts'
+import type { Payload, Recorder } from './recorder.ts'
+import type { Client, Servers } from './servers.ts'
+import type { WorldClock } from './world-clock.ts'
+
+export const TOPIC = 'orders'
+export const ATTEMPTS_MAX = 4
+const CALL_TIMEOUT_MS = 1_000
+/** A timetable that is filled by looking holds no more than so many of a topic: little, so that it happens. */
+const POLLED_MAX = 200
+
+/** Made with a clock and a store of our own. */
+class SimulatedTocsin extends Tocsin {
+  constructor(parts: TocsinParts) {
+    super(parts)
+  }
+}
+
+export interface NodeParts {
+  readonly plan: Plan
+  readonly node: NodePlan
+  readonly world: WorldClock
+  readonly servers: Servers
+  readonly recorder: Recorder
+  readonly chance: Chance
+  readonly onFate: (fate: Fate) => void
+  /** The process has begun: what it does is not the node's business. */
+  readonly onStart: (life: Life) => void
+}
+
+/** One run of a node's process. */
+export interface Life {
+  readonly name: string
+  readonly toc: Tocsin
+  readonly topic: Topic<Payload, Payload>
+  readonly clock: ProcessClock
+  /** Undone when it dies. */
+  readonly undo: Set<() => void>
+  /** Of an embedded one: its own ledger. */
+  readonly embedded: Ledger | null
+}
+
+/** A machine with a process on it that dies and is started again. */
+export class Node {
+  readonly #parts: NodeParts
+  readonly #lines = { timetable: [] as (() => void)[], ledger: [] as (() => void)[] }
+  #life: Life | null = null
+  #lives = 0
+  #tableLink: Link | null = null
+  #ledgerLink: Link | null = null
+  #noise: { timetable: Noise | null; ledger: Noise | null } = { timetable: null, ledger: null }
+  #state: { timetable: Link['state']; ledger: Link['state'] } = { timetable: 'open', ledger: 'open' }
+  #cutCells: ReadonlySet<number> | null = null
+
+  constructor(parts: NodeParts) {
+    this.#parts = parts
+  }
+
+  get name(): string {
+    return this.#parts.node.name
+  }
+
+  /** Null while no process runs on it. */
+  get life(): Life | null {
+    return this.#life
+  }
+
+  start(): void {
+    if (this.#life !== null) return
+    const { node, world, recorder, plan, onStart } = this.#parts
+    const name = `${node.name}/${++this.#lives}`
+    const clock = new ProcessClock(world, node.skewMs, node.driftPpm)
+    const chance = this.#parts.chance.fork(`life ${this.#lives}`)
+    const undo = new Set<() => void>()
+    const heard = new RecordClock(clock)
+    const link = (server: 'timetable' | 'ledger') =>
+      new Link({
+        world,
+        clock,
+        chance: chance.fork(server),
+        server,
+        callTimeoutMs: CALL_TIMEOUT_MS,
+        onFate: this.#parts.onFate,
+        serverNow: () =>
+          server === 'ledger' ? this.#parts.servers.ledgerClock.now() : this.#parts.servers.tableClock.now(),
+        onHeard: (serverMs) => {
+          if (server === 'ledger') heard.heard(serverMs)
+        },
+      })
+    const tableLink = link('timetable')
+    const ledgerLink = link('ledger')
+    this.#tableLink = tableLink
+    this.#ledgerLink = ledgerLink
+    this.#lines.timetable = []
+    this.#lines.ledger = []
+    this.#applyLines()
+    const client: Client = {
+      life: name,
+      clock,
+      tableLink,
+      ledgerLink,
+      ledgerClock: heard,
+      onDeath: (one) => undo.add(one),
+      onReturn: (server, hear) => this.#lines[server].push(() => clock.reach(hear)),
+    }
+    const random = engineRandom(chance.fork('engine'), name)
+    const { store, embedded } = this.#store(plan.composition, client, random)
+    const toc = new SimulatedTocsin({ store, clock, random, logger: silentLogger })
+    const topic = toc.topic<Payload>(TOPIC, {
+      lease: plan.leaseMs,
+      timeout: 8_000,
+      resident: 15_000,
+      slots: plan.slots,
+      batchSize: 20,
+      retry: { maxAttempts: ATTEMPTS_MAX, min: 200, max: 1_500 },
+    }) as Topic<Payload, Payload>
+    toc.on('dead', ({ key, cause }) => recorder.tell({ kind: 'dead', life: name, key, cause }))
+    this.#life = { name, toc, topic, clock, undo, embedded }
+    recorder.tell({ kind: 'life', life: name, phase: 'starts' })
+    onStart(this.#life)
+  }
+
+  /** kill -9, or the power goes. What it has sent is on its way. */
+  crash(): void {
+    const life = this.#life
+    if (life === null) return
+    this.#life = null
+    life.clock.die()
+    for (const undo of life.undo) undo()
+    this.#parts.recorder.tell({ kind: 'life', life: life.name, phase: 'crashes' })
+  }
+
+  /** It closes, and is gone when it says so. */
+  async leave(): Promise<void> {
+    const life = this.#life
+    if (life === null) return
+    const { recorder } = this.#parts
+    recorder.tell({ kind: 'life', life: life.name, phase: 'closes' })
+    await life.toc.close({ timeout: '2s' })
+    // It may have been killed meanwhile; then this is never reached.
+    recorder.tell({ kind: 'life', life: life.name, phase: 'closed' })
+    for (const undo of life.undo) undo()
+    if (this.#life === life) this.#life = null
+  }
+
+  noise(server: 'timetable' | 'ledger', noise: Noise | null): void {
+    this.#noise[server] = noise
+    this.#applyLines()
+    if (noise === null) this.#returned(server)
+  }
+
+  line(server: 'timetable' | 'ledger', state: Link['state']): void {
+    this.#state[server] = state
+    this.#applyLines()
+    if (state === 'open') this.#returned(server)
+  }
+
+  cutCells(cells: ReadonlySet<number> | null): void {
+    this.#cutCells = cells
+    this.#applyLines()
+    if (cells === null) this.#returned('timetable')
+  }
+
+  #returned(server: 'timetable' | 'ledger'): void {
+    for (const hear of this.#lines[server]) hear()
+  }
+
+  #applyLines(): void {
+    if (this.#tableLink === null || this.#ledgerLink === null) return
+    this.#tableLink.noise = this.#noise.timetable
+    this.#tableLink.state = this.#state.timetable
+    this.#tableLink.cutCells = this.#cutCells
+    this.#ledgerLink.noise = this.#noise.ledger
+    this.#ledgerLink.state = this.#state.ledger
+  }
+
+  #store(
+    composition: Composition,
+    client: Client,
+    random: ReturnType<typeof engineRandom>,
+  ): { store: TaskStore; embedded: Ledger | null } {
+    const { servers, plan } = this.#parts
+    const { clock } = client
+    const around = { clock, random, logger: silentLogger }
+    if (composition === 'redis') return { store: servers.timetableFor(client), embedded: null }
+    if (composition === 'embedded') {
+      const ledger = servers.embeddedFor(client)
+      return {
+        store: new LedgerStore({ ...around, ledger, table: new MemoryTimetable(clock, random, plan.lookMs) }),
+        embedded: ledger,
+      }
+    }
+    const ledger = servers.ledgerFor(client, composition === 'alone')
+    const makeSpare = () => new MemoryTimetable(ledgerClock(ledger, clock), random, plan.lookMs, POLLED_MAX)
+    const store =
+      composition === 'alone'
+        ? new LedgerStore({ ...around, ledger, table: makeSpare() })
+        : new LedgerStore({ ...around, ledger, table: servers.hintsFor(client), makeSpare })
+    return { store, embedded: null }
+  }
+}

@@ -1,0 +1,239 @@
+/**
+ * Mistakes that a good engineer could make, each as a change of one place in the compiled code. Every one of them must be
+ * caught: a simulator that misses them would miss ours.
+ */
+import type { Composition } from '../history.ts'
+
+export interface PlantedBug {
+  readonly name: string
+  /** Below the compiled root. */
+  readonly file: string
+  /** There exactly once, or the bug is out of date. */
+  readonly find: string
+  readonly replace: string
+  /** Where it can show. */
+  readonly composition: Composition
+}
+
+const CELL = 'src/timetables/memory/cell.js'
+const CLAIMS = 'src/timetables/memory/claims.js'
+const STORE = 'src/store/ledger-store.js'
+const SQLITE = 'src/ledgers/sqlite/transitions.js'
+const WORKER = 'src/runtime/worker.js'
+
+export const PLANTED_BUGS: readonly PlantedBug[] = [
+  {
+    name: 'no token check: whoever settles a task ends it',
+    file: CELL,
+    find: 'return entry?.claim?.stamp === stamp ? entry : null;',
+    replace: 'return entry?.claim ? entry : null;',
+    composition: 'redis',
+  },
+  {
+    name: 'no token check in the file: an old settle ends the new claim',
+    file: 'src/ledgers/sqlite/write-statements.js',
+    find: 'WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`',
+    replace: 'WHERE ${AT} AND (? IS NOT NULL OR ? IS NULL) RETURNING tags`',
+    composition: 'embedded',
+  },
+  {
+    name: 'acknowledged before it is delivered',
+    file: WORKER,
+    find: 'const verdicts = await performer(admitted.map(taskOf), call.context);',
+    replace:
+      "for (const { held } of admitted) this.#judge(held, { kind: 'done' }); const verdicts = await performer(admitted.map(taskOf), call.context);",
+    composition: 'center',
+  },
+  {
+    name: 'one millisecond early',
+    file: CELL,
+    find: 'this.lanes.take(limit, nowMs, wholePrefixes)',
+    replace: 'this.lanes.take(limit, nowMs + 1, wholePrefixes)',
+    composition: 'redis',
+  },
+  {
+    name: 'one millisecond early, with a ledger that believes it',
+    file: STORE,
+    find: 'const { stamp, nowMs } = rung;',
+    replace: 'const { stamp } = rung; const nowMs = rung.nowMs + 100_000;',
+    composition: 'center',
+  },
+  {
+    name: "the client's clock decides what is due",
+    file: 'src/store/ledger-clock.js',
+    find: 'now: () => ledger.clockMs(),',
+    replace: 'now: () => own.now(),',
+    composition: 'alone',
+  },
+  {
+    name: "a delay is added to the client's clock",
+    file: STORE,
+    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs);',
+    replace:
+      "const answers = await this.#parts.ledger.schedule(topic, entries.map((one) => one.when.kind === 'delay' ? { ...one, when: { kind: 'at', ms: this.#parts.clock.now() + one.when.ms } } : one), quantumMs);",
+    composition: 'center',
+  },
+  {
+    name: 'the replication id is not looked at: what was lost is not missed',
+    file: 'src/runtime/loader.js',
+    find: 'if (this.#epoch !== null && epoch !== this.#epoch)',
+    replace: 'if (false)',
+    composition: 'center',
+  },
+  {
+    name: 'nothing is reconciled when the timetable is back',
+    file: 'src/store/failover-table.js',
+    find: 'await this.#outages.onBack();',
+    replace: '',
+    composition: 'center',
+  },
+  {
+    name: 'a cancel goes to the timetable only',
+    file: STORE,
+    find: 'const answers = await this.#parts.ledger.cancel(topic, places);',
+    replace: "const answers = places.map(() => 'cancelled');",
+    composition: 'center',
+  },
+  {
+    name: 'a claim is not asked of the ledger: what rings is delivered',
+    file: 'src/ledgers/sqlite/write-statements.js',
+    find: 'AND session IS NULL AND ring_ms <= ? AND lost < ?',
+    replace: 'AND (ring_ms <= ? OR 1) AND lost < ?',
+    composition: 'embedded',
+  },
+  {
+    name: 'live claims are ignored',
+    file: SQLITE,
+    find: 'return row.session === this.#session && row.lease_ms > steadyMs;',
+    replace: 'return false;',
+    composition: 'embedded',
+  },
+  {
+    name: 'the lease is prolonged in the timetable only',
+    file: STORE,
+    find: 'const answers = await ledger.extend(at.topic, places, claim.stamp, leaseMs);',
+    replace: "const answers = places.map(() => 'extended');",
+    composition: 'center',
+  },
+  {
+    name: 'a stamp that was given before is used again',
+    file: 'src/store/stamps.js',
+    find: 'if (use !== undefined && use.req !== req && use.untilMs > nowMs)',
+    replace: 'if (false)',
+    composition: 'center',
+  },
+  {
+    name: 'a lost answer is sent again, whatever it was',
+    file: STORE,
+    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs);',
+    replace:
+      'const again = () => this.#parts.ledger.schedule(topic, entries, quantumMs); const answers = await again().catch(again);',
+    composition: 'center',
+  },
+  {
+    name: 'a replay takes the place of a live task',
+    file: CELL,
+    find: 'if (this.pool.has(key))',
+    replace: 'if (false)',
+    composition: 'redis',
+  },
+  {
+    name: 'a handler is started without a look at its lease',
+    file: 'src/runtime/admission.js',
+    find: 'return nowMs < claim.trustedUntilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX);',
+    replace: 'return true;',
+    composition: 'redis',
+  },
+  {
+    name: 'a cancel in flight leaves no mark',
+    file: CELL,
+    find: 'entry.cancelled = true;',
+    replace: '',
+    composition: 'redis',
+  },
+  {
+    name: 'a cancel in flight leaves no mark in the file',
+    file: SQLITE,
+    find: 'this.#statements.mark.run(topic, row.cell, row.key);',
+    replace: '',
+    composition: 'embedded',
+  },
+  {
+    name: "'keep' replaces",
+    file: CELL,
+    find: "if (old !== undefined && entry.onConflict === 'keep' && !old.cancelled)",
+    replace: 'if (false)',
+    composition: 'redis',
+  },
+  {
+    name: 'a lost lease counts as a failure',
+    file: CELL,
+    find: 'tries.lost++;',
+    replace: 'tries.lost++; tries.failures++;',
+    composition: 'redis',
+  },
+  {
+    name: 'dead one attempt too early',
+    file: 'src/runtime/verdict.js',
+    find: 'if (failures >= retry.maxAttempts)',
+    replace: 'if (failures >= retry.maxAttempts - 1)',
+    composition: 'alone',
+  },
+  {
+    name: 'dead one attempt too late',
+    file: 'src/runtime/verdict.js',
+    find: 'if (failures >= retry.maxAttempts)',
+    replace: 'if (failures > retry.maxAttempts)',
+    composition: 'redis',
+  },
+  {
+    name: 'poison after two lost leases, alone or not',
+    file: SQLITE,
+    find: 'if (started !== STARTED_ALONE || lost <= LOSSES_OF_A_SUSPECT)',
+    replace: 'if (lost < LOSSES_OF_A_SUSPECT)',
+    composition: 'embedded',
+  },
+  {
+    name: 'the stamp of a claim is a second, and comes twice',
+    file: CLAIMS,
+    find: 'const stamp = Math.max(nowMs, this.#lastStamp + 1);',
+    replace: 'const stamp = Math.floor(nowMs / 10_000) * 10_000;',
+    composition: 'redis',
+  },
+  {
+    name: 'an extension makes its own holder stale',
+    file: CELL,
+    find: 'this.#claims.extend(record, steadyMs + leaseMs);',
+    replace:
+      'this.#claims.extend(record, steadyMs + leaseMs); for (const entry of record.members) if (entry.claim === record) this.#claims.release(entry), this.#wait(entry, 0, false);',
+    composition: 'redis',
+  },
+  {
+    name: 'what a handler threw is committed with its transaction',
+    file: WORKER,
+    find: 'if (answered === null || verdicts.some(isThrown))',
+    replace: 'if (answered === null)',
+    composition: 'alone',
+  },
+  {
+    name: 'nobody reads what transactions wrote',
+    file: 'src/runtime/news-reader.js',
+    find: 'await onNews(places);',
+    replace: '',
+    composition: 'center',
+  },
+  {
+    name: 'what is written is not put into the timetable',
+    file: STORE,
+    find: "tellings.push(this.#table.put(topic, near, 'set'));",
+    replace: '',
+    composition: 'center',
+  },
+  {
+    name: 'a reschedule takes a task from its holder',
+    file: CELL,
+    find: "return { outcome: 'in-flight', dueMs: null };",
+    replace: 'this.#claims.release(entry), this.lanes.add(entry, 0);',
+    composition: 'redis',
+  },
+]

@@ -1,0 +1,50 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Crew } from '../crew.ts'
+import type { Violation } from '../history.ts'
+import { planOf } from '../plan.ts'
+import type { PlantedBug } from './bugs.ts'
+
+export interface Caught {
+  /** How many runs it took. */
+  readonly runs: number
+  readonly violation: Violation
+}
+
+/** Plants a bug into a copy of what was compiled, and runs seed after seed until somebody notices. Null: nobody did. */
+export async function hunt(compiled: string, bug: PlantedBug, runsMax: number): Promise<Caught | null> {
+  const copy = await mkdtemp(`${compiled}-planted-`)
+  try {
+    await cp(compiled, copy, { recursive: true, filter: (path) => !path.endsWith('.map') })
+    await plant(copy, bug)
+    return await huntIn(copy, bug, runsMax)
+  } finally {
+    await rm(copy, { recursive: true, force: true })
+  }
+}
+
+async function plant(copy: string, { name, file, find, replace }: PlantedBug): Promise<void> {
+  const path = join(copy, file)
+  const source = await readFile(path, 'utf8')
+  if (source.split(find).length !== 2)
+    throw new Error(`'${name}' is out of date: ${file} does not have exactly one\n${find}`)
+  await writeFile(
+    path,
+    source.replace(find, () => replace),
+  )
+}
+
+async function huntIn(copy: string, { composition }: PlantedBug, runsMax: number): Promise<Caught | null> {
+  const crew = new Crew(copy, 1)
+  try {
+    for (let seed = 1; seed <= runsMax; seed++) {
+      const report = await crew.run(planOf(seed, { composition, longShare: 0 }))
+      const violation =
+        'broke' in report ? { invariant: 'L6', message: report.broke, seq: -1 } : report.violations[0]
+      if (violation !== undefined) return { runs: seed, violation }
+    }
+    return null
+  } finally {
+    await crew.close()
+  }
+}

@@ -1,0 +1,36 @@
+import type { Link } from './link.ts'
+
+/** Methods of a server, by whether a second time does nothing new. */
+export type Methods = Readonly<Record<string, 'repeatable' | 'once'>>
+
+/**
+ * Something on the other side of a line: its methods are called through it. `here` stays on this side.
+ */
+export function remote<T extends object>(target: T, link: Link, methods: Methods, here: Partial<T>): T {
+  const made = new Map<PropertyKey, unknown>()
+  return new Proxy(target, {
+    get(_, name) {
+      if (Object.hasOwn(here, name)) return Reflect.get(here, name, here)
+      const known = made.get(name)
+      if (known !== undefined) return known
+      const value: unknown = Reflect.get(target, name, target)
+      const kind = typeof name === 'string' ? methods[name] : undefined
+      if (kind === undefined || value === undefined) return value
+      const call = (...args: unknown[]) =>
+        link.call(String(name), kind === 'repeatable', cellsOf(args), () =>
+          (value as (...args: unknown[]) => Promise<unknown>).apply(target, args),
+        )
+      made.set(name, call)
+      return call
+    },
+  })
+}
+
+/** The cells that a call is about. */
+function cellsOf(args: readonly unknown[]): number[] {
+  return args.flatMap((arg): number[] => {
+    if (Array.isArray(arg)) return cellsOf(arg)
+    const cell: unknown = (arg as { cell?: unknown } | null)?.cell
+    return typeof cell === 'number' ? [cell] : []
+  })
+}

@@ -1,0 +1,194 @@
+import Database from 'better-sqlite3'
+import type { RecordClock } from '../../src/record-clock.ts'
+import type { Ledger } from '../../src/ledger.ts'
+import { Committer } from '../../src/ledgers/sqlite/committer.ts'
+import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
+import { beginSession } from '../../src/ledgers/sqlite/open.ts'
+import { Readings } from '../../src/ledgers/sqlite/readings.ts'
+import { Transactions } from '../../src/ledgers/sqlite/transactions.ts'
+import { Transitions } from '../../src/ledgers/sqlite/transitions.ts'
+import type { HintTable, Timetable, Watcher } from '../../src/timetable.ts'
+import type { Tx } from '../../src/tx.ts'
+import type { Chance } from './chance.ts'
+import { Holdings } from './holdings.ts'
+import type { Link } from './link.ts'
+import { HINT_METHODS, LEDGER_METHODS, TIMETABLE_METHODS, TRANSACTION_METHODS } from './methods.ts'
+import type { Plan } from './plan.ts'
+import { ProcessClock } from './process-clock.ts'
+import { type OpenTransaction, recordedLedger } from './recorded-ledger.ts'
+import { recordedTimetable, type Witness } from './recorded-timetable.ts'
+import type { Recorder } from './recorder.ts'
+import { remote } from './remote.ts'
+import { SharedLedger, type SharedTx } from './shared-ledger/shared-ledger.ts'
+import { SharedTable } from './shared-table.ts'
+import type { WorldClock } from './world-clock.ts'
+
+/** A process that calls, as the servers see it. */
+export interface Client {
+  readonly life: string
+  readonly clock: ProcessClock
+  readonly tableLink: Link
+  readonly ledgerLink: Link
+  /** Which moment the ledger's clock was last heard to have reached. */
+  readonly ledgerClock: RecordClock
+  /** When the process dies, this goes with it. */
+  readonly onDeath: (undo: () => void) => void
+  /** The line was bad, and is good again: what was said meanwhile is lost. */
+  readonly onReturn: (server: 'timetable' | 'ledger', hear: () => void) => void
+}
+
+const CALL_TIMEOUT_MS = 1_000
+
+/** Everything that outlives the processes of a run. */
+export class Servers {
+  readonly tableClock: ProcessClock
+  readonly ledgerClock: ProcessClock
+  readonly table: SharedTable
+  readonly ledger: SharedLedger
+  readonly #world: WorldClock
+  readonly #recorder: Recorder
+  readonly #holdings = new Holdings()
+  readonly #transactions = new WeakMap<object, OpenTransaction>()
+  readonly #file: Database.Database | null
+  #transactionCount = 0
+
+  constructor(plan: Plan, world: WorldClock, recorder: Recorder, chance: Chance) {
+    this.#world = world
+    this.#recorder = recorder
+    this.tableClock = new ProcessClock(world, plan.serverSkewMs.timetable)
+    this.ledgerClock = new ProcessClock(world, plan.serverSkewMs.ledger)
+    const remembers = plan.faults.some(({ kind }) => kind === 'rollback')
+    this.table = new SharedTable(this.tableClock, chance.fork('timetable'), remembers, plan.lookMs)
+    this.ledger = new SharedLedger(this.ledgerClock)
+    this.#file = plan.composition === 'embedded' ? new Database(':memory:') : null
+  }
+
+  close(): void {
+    this.#file?.close()
+  }
+
+  /** A caller's transaction. What it writes is history when it commits. */
+  begin(): { readonly tx: SharedTx; readonly number: number; commit(): void } {
+    const tx = this.ledger.begin()
+    const open = this.#transactionOf(tx)
+    const commit = () => {
+      tx.commit()
+      for (const tell of open.told) tell()
+    }
+    return { tx, number: open.number, commit }
+  }
+
+  /** The timetable alone: it is the truth. */
+  timetableFor(client: Client): Timetable {
+    const recorded = recordedTimetable(this.table.face, this.#witness(client.life))
+    return remote(recorded, client.tableLink, TIMETABLE_METHODS, {
+      watch: (topic, watcher) => this.#watch(client, topic, watcher),
+      close: async () => {},
+    })
+  }
+
+  hintsFor(client: Client): HintTable {
+    return remote<HintTable>(this.table.face, client.tableLink, HINT_METHODS, {
+      watch: (topic, watcher) => this.#watch(client, topic, watcher),
+      close: async () => {},
+    })
+  }
+
+  /** `isAlone`: no timetable tells the processes of what is written. */
+  ledgerFor(client: Client, isAlone: boolean): Ledger {
+    const { ledgerLink: link, ledgerClock } = client
+    const session = this.ledger.connect(isAlone ? {} : { tellWithinMs: 0 })
+    client.onDeath(() => session.abandon())
+    const recorded = recordedLedger(session, `s${session.session}`, this.#witness(client.life), (tx) =>
+      this.#transactionOf(tx),
+    )
+    ledgerClock.heard(this.ledgerClock.now())
+    const here: Partial<Ledger> = {
+      clockMs: () => ledgerClock.now(),
+      within: (tx) => remote(recorded.within(tx), link, TRANSACTION_METHODS, {}),
+      listen: (onNear) => {
+        const unlisten = session.listen?.((topic) => link.tell(() => onNear(topic)))
+        client.onReturn('ledger', () => onNear(null))
+        client.onDeath(() => unlisten?.())
+        return () => unlisten?.()
+      },
+      transact: async (work, signal) => {
+        await link.call('begin', true, [], async () => {})
+        const isCommitted = await (recorded.transact as NonNullable<Ledger['transact']>)(
+          async ({ tx, settle, hold }) =>
+            work({
+              tx,
+              settle: (...args) => link.call('settle', true, [], () => settle(...args)),
+              hold: (...args) => link.call('hold', true, [], () => hold(...args)),
+            }),
+          signal,
+        )
+        // Committed or not, its answer has to come back.
+        await link.call('commit', true, [], async () => {})
+        return isCommitted
+      },
+      close: async () => session.abandon(),
+    }
+    return remote(recorded, link, LEDGER_METHODS, here)
+  }
+
+  /** A file, of which the process has the only connection; what was held before is nobody's now. */
+  embeddedFor(client: Client): Ledger {
+    const file = this.#file as Database.Database
+    const { clock } = client
+    const where = 'the ledger'
+    const session = beginSession(file, where, true)
+    const committer = new Committer(file, new Transitions(file, session), clock, CALL_TIMEOUT_MS, where)
+    const ledger = new SqliteLedger({
+      clock,
+      readings: new Readings(file, session),
+      writer: committer,
+      transactions: new Transactions(file, ':memory:', session, clock, where),
+      where,
+      close: () => committer.drained(),
+    })
+    const recorded = recordedLedger(ledger, `s${session}`, this.#witness(client.life), (tx) =>
+      this.#transactionOf(tx),
+    )
+    return remote(recorded, client.ledgerLink, LEDGER_METHODS, {})
+  }
+
+  /** The truth itself, for whoever checks at the end. */
+  truth(plan: Plan, embedded: Ledger | null): Pick<Ledger, 'get' | 'books'> {
+    if (plan.composition === 'redis') return this.table.face
+    return embedded ?? this.ledger.connect()
+  }
+
+  #witness(life: string): Witness {
+    return { recorder: this.#recorder, world: this.#world, holdings: this.#holdings, life }
+  }
+
+  /** How the history calls a transaction. */
+  numberOf(tx: Tx): number {
+    return this.#transactionOf(tx).number
+  }
+
+  #transactionOf(tx: unknown): OpenTransaction {
+    const known = this.#transactions.get(tx as Tx)
+    if (known !== undefined) return known
+    const open = { number: ++this.#transactionCount, told: [] }
+    this.#transactions.set(tx as Tx, open)
+    return open
+  }
+
+  /** What the server says unasked goes through the line, too. */
+  #watch({ tableLink, onDeath, onReturn }: Client, topic: string, watcher: Watcher): () => void {
+    const unwatch = this.table.watch(topic, {
+      wake: (...args) => tableLink.tell(() => watcher.wake(...args)),
+      fence: (...args) => tableLink.tell(() => watcher.fence(...args)),
+      missed: () => tableLink.tell(() => watcher.missed()),
+    })
+    onDeath(unwatch)
+    // As the real adapter does when it is connected again.
+    onReturn('timetable', () => {
+      watcher.missed()
+      for (let cell = 0; cell < 64; cell++) watcher.wake(cell, 0, 0)
+    })
+    return unwatch
+  }
+}

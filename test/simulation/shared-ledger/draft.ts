@@ -1,0 +1,146 @@
+import { type Counter, DEAD } from '../../../src/ledgers/rows.ts'
+import type { Place } from '../../../src/timetable.ts'
+import { type Locks, locked } from './locks.ts'
+import { addressOf, type EndedRow, type LiveRow } from './rows.ts'
+import type { TopicTable } from './topic-table.ts'
+
+/**
+ * What a statement or a transaction has written and not committed, of one topic: seen by itself alone. Rows are what is
+ * committed, with what it wrote itself laid over them. What it touches cannot change below, for nobody else may.
+ */
+export class TopicDraft {
+  readonly #topic: string
+  readonly #table: TopicTable
+  readonly #locks: Locks
+  /** Whoever outlives a statement has to lock; null: nobody comes in between. */
+  readonly #owner: object | null
+  readonly #locked = new Set<string>()
+  readonly #live = new Map<string, { readonly place: Place; readonly row: LiveRow | null }>()
+  readonly #graves = new Map<string, { readonly old: EndedRow | undefined; now: EndedRow | null }>()
+  readonly #ended: EndedRow[] = []
+  readonly #forgotten: EndedRow[] = []
+  readonly #tally = new Map<Counter, number>()
+  readonly #news: Place[] = []
+  /** For messages. */
+  doing = 'write'
+
+  constructor(topic: string, table: TopicTable, locks: Locks, owner: object | null) {
+    this.#topic = topic
+    this.#table = table
+    this.#locks = locks
+    this.#owner = owner
+  }
+
+  /** As this draft sees it. */
+  row(place: Place): LiveRow | undefined {
+    const own = this.#live.get(addressOf(place))
+    return own === undefined ? this.#table.row(place) : (own.row ?? undefined)
+  }
+
+  /** The same, for one who is about to write to it. */
+  rowForUpdate(place: Place): LiveRow | undefined {
+    const row = this.row(place)
+    // What somebody else has inserted and not committed is not there, for whoever does not insert it, too.
+    if (row !== undefined) this.#lock(this.#rowName(place))
+    return row
+  }
+
+  /** For one who inserts where there is nothing: somebody else may have done so, and not committed. */
+  lockPlace(place: Place): void {
+    this.#lock(this.#rowName(place))
+  }
+
+  /** There is such a row, and somebody else's transaction is at it. */
+  isLocked(place: Place): boolean {
+    return this.row(place) !== undefined && this.#isOthers(this.#rowName(place))
+  }
+
+  *rowsOfCell(cell: number): Generator<LiveRow> {
+    for (const row of this.#table.rowsOfCell(cell)) if (!this.#live.has(addressOf(row))) yield row
+    for (const { row } of this.#live.values()) if (row !== null && row.cell === cell) yield row
+  }
+
+  put(row: LiveRow): void {
+    this.#live.set(addressOf(row), { place: row, row })
+  }
+
+  remove({ key, cell }: Place): void {
+    this.#live.set(addressOf({ key, cell }), { place: { key, cell }, row: null })
+  }
+
+  graveForUpdate(place: Place): EndedRow | undefined {
+    const own = this.#graves.get(addressOf(place))
+    const grave = own === undefined ? this.#table.grave(place) : (own.now ?? undefined)
+    if (grave !== undefined) this.#lock(this.#graveName(place))
+    return grave
+  }
+
+  isGraveLocked(place: Place): boolean {
+    return this.#isOthers(this.#graveName(place))
+  }
+
+  /** Whatever lay there was asked for before. One that is new is nobody's to see, and its key is locked. */
+  setGrave(place: Place, now: EndedRow | null): void {
+    const address = addressOf(place)
+    const known = this.#graves.get(address)
+    if (known === undefined) this.#graves.set(address, { old: this.#table.grave(place), now })
+    else known.now = now
+  }
+
+  addEnded(row: EndedRow): void {
+    if (row.state === DEAD) this.setGrave(row, row)
+    else this.#ended.push(row)
+  }
+
+  forget(rows: readonly EndedRow[]): void {
+    this.#forgotten.push(...rows)
+  }
+
+  count(counter: Counter, by: number): void {
+    this.#tally.set(counter, (this.#tally.get(counter) ?? 0) + by)
+  }
+
+  tell(places: readonly Place[]): void {
+    for (const { key, cell } of places) this.#news.push({ key, cell })
+  }
+
+  /** What was written becomes the truth. */
+  apply(): void {
+    for (const { place, row } of this.#live.values()) {
+      if (row === null) this.#table.remove(place)
+      else this.#table.put(row)
+    }
+    for (const { old, now } of this.#graves.values()) {
+      if (old !== undefined) this.#table.removeEnded(old)
+      if (now !== null) this.#table.addEnded(now)
+    }
+    for (const row of this.#ended) this.#table.addEnded(row)
+    for (const row of this.#forgotten) this.#table.removeEnded(row)
+    for (const [counter, by] of this.#tally) this.#table.counters[counter] += by
+    this.#table.news.push(...this.#news)
+  }
+
+  release(): void {
+    this.#locks.release(this.#locked)
+    this.#locked.clear()
+  }
+
+  #lock(name: string): void {
+    if (this.#isOthers(name)) throw locked(this.doing)
+    if (this.#owner === null) return
+    this.#locks.take(name, this.#owner)
+    this.#locked.add(name)
+  }
+
+  #isOthers(name: string): boolean {
+    return this.#locks.isOthers(name, this.#owner ?? this)
+  }
+
+  #rowName(place: Place): string {
+    return `row ${this.#topic} ${addressOf(place)}`
+  }
+
+  #graveName(place: Place): string {
+    return `grave ${this.#topic} ${addressOf(place)}`
+  }
+}

@@ -1,0 +1,25 @@
+import type { Event, History } from './history.ts'
+
+/** What happened to one key, line by line, with the faults around it: what one wants to read when a check is red. */
+export function storyOf({ events }: History, key: string): string[] {
+  const calls = new Set(
+    events.flatMap((event) => (event.kind === 'call' && event.key === key ? [event.call] : [])),
+  )
+  const runs = new Set(
+    events.flatMap((event) => (event.kind === 'start' && event.key === key ? [event.run] : [])),
+  )
+  const concerns = (event: Event): boolean => {
+    if (event.kind === 'fault' || event.kind === 'life' || event.kind === 'trouble') return true
+    if (event.kind === 'return') return calls.has(event.call)
+    if (event.kind === 'end') return runs.has(event.run)
+    if (event.kind === 'extend') return event.keys.includes(key)
+    return event.key === key
+  }
+  return events.filter(concerns).map((event) => {
+    const { seq, trueMs, kind, ...told } = event
+    const shown = Object.entries(told)
+      .filter(([name, value]) => value !== null && name !== 'key' && name !== 'body')
+      .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    return `${String(seq).padStart(7)} ${(trueMs / 1_000).toFixed(4).padStart(11)} s  ${kind.padEnd(7)} ${shown.join(', ')}`
+  })
+}
