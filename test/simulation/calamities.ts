@@ -1,0 +1,161 @@
+import type { Chance } from './chance.ts'
+import type { Node } from './node.ts'
+import type { Composition } from './history.ts'
+import type { Fault } from './plan.ts'
+import type { Recorder } from './recorder.ts'
+import type { Servers } from './servers.ts'
+import type { WorldClock } from './world-clock.ts'
+
+const CELLS_CUT = 16
+/** A fault that finds nothing to strike at strikes after this. */
+const AIMED_MS = 5_000
+/** What a clock had shown before it was set back may still count for so long. */
+const SET_BACK_MS = 30_000
+
+interface CalamitiesParts {
+  readonly composition: Composition
+  readonly clock: WorldClock
+  readonly recorder: Recorder
+  readonly servers: Servers
+  readonly nodes: readonly Node[]
+  readonly chance: Chance
+}
+
+/** Everything that goes wrong in a run, until it is healed. */
+export class Calamities {
+  readonly #parts: CalamitiesParts
+  /** Those that last. */
+  readonly #struck = new Set<Fault>()
+  #struckMs = 0
+  #setBack = { byMs: 0, untilMs: 0 }
+  #isHealed = false
+
+  constructor(parts: CalamitiesParts) {
+    this.#parts = parts
+  }
+
+  /** Since when nothing has been wrong; Infinity: something is. */
+  get quietSinceMs(): number {
+    return this.#struck.size > 0 ? Number.POSITIVE_INFINITY : this.#struckMs
+  }
+
+  /** A clock that rings was set back by so much: what it had shown before may still count. */
+  get setBackMs(): number {
+    return this.#parts.clock.nowMs < this.#setBack.untilMs ? this.#setBack.byMs : 0
+  }
+
+  plan(faults: readonly Fault[]): void {
+    for (const fault of faults) this.#parts.clock.after(fault.atMs, () => this.#aim(fault))
+  }
+
+  /** Something happened that was not planned: a task took its process down. */
+  noticed(): void {
+    this.#struckMs = this.#parts.clock.nowMs
+  }
+
+  /** All lines are good, all processes run. */
+  heal(): void {
+    this.#isHealed = true
+    this.#struck.clear()
+    this.#struckMs = this.#parts.clock.nowMs
+    for (const node of this.#parts.nodes) {
+      node.line('timetable', 'open')
+      node.line('ledger', 'open')
+      node.noise('timetable', null)
+      node.noise('ledger', null)
+      node.cutCells(null)
+      node.life?.clock.goOn()
+      node.start()
+    }
+    this.#parts.recorder.tell({ kind: 'fault', fault: 'all', phase: 'end', life: null })
+  }
+
+  /** When its moment comes: at once, or as soon as what it is aimed at has happened. */
+  #aim(fault: Fault): void {
+    const name = this.#parts.nodes[fault.node ?? 0]?.life?.name
+    if (fault.aim === null || name === undefined) return this.#strike(fault)
+    let isStruck = false
+    const strike = () => {
+      unwatch()
+      if (!isStruck && !this.#isHealed) this.#strike(fault)
+      isStruck = true
+    }
+    const unwatch = this.#parts.recorder.watch((event) => {
+      if (event.kind === fault.aim && event.life === name) strike()
+    })
+    this.#parts.clock.after(AIMED_MS, strike)
+  }
+
+  #strike(fault: Fault): void {
+    const { kind, forMs, byMs, mode, noise } = fault
+    const [server] = kind.endsWith('ledger') ? (['ledger'] as const) : (['timetable'] as const)
+    const nodes = fault.node === null ? this.#parts.nodes : [this.#parts.nodes[fault.node] as Node]
+    const [node] = nodes as [Node]
+    this.#parts.recorder.tell({ kind: 'fault', fault: kind, phase: 'begin', life: node.life?.name ?? null })
+    this.#struckMs = this.#parts.clock.nowMs
+    const over = (end: () => void) => {
+      this.#struck.add(fault)
+      this.#parts.clock.after(forMs, () => {
+        if (this.#isHealed) return
+        this.#struck.delete(fault)
+        this.#struckMs = this.#parts.clock.nowMs
+        end()
+        this.#parts.recorder.tell({ kind: 'fault', fault: kind, phase: 'end', life: node.life?.name ?? null })
+      })
+    }
+    switch (kind) {
+      case 'crash':
+        node.crash()
+        return over(() => node.start())
+      case 'leave':
+        // However long it takes: somebody starts it again.
+        this.#struck.add(fault)
+        void node.leave().then(() =>
+          this.#parts.clock.after(forMs, () => {
+            this.#struck.delete(fault)
+            this.#struckMs = this.#parts.clock.nowMs
+            node.start()
+          }),
+        )
+        return
+      case 'pause': {
+        const { life } = node
+        life?.clock.stop()
+        return over(() => life?.clock.goOn())
+      }
+      case 'noise-timetable':
+      case 'noise-ledger':
+        for (const one of nodes) one.noise(server, noise)
+        return over(() => nodes.forEach((one) => one.noise(server, null)))
+      case 'cut-timetable':
+      case 'cut-ledger':
+        for (const one of nodes) one.line(server, mode)
+        return over(() => nodes.forEach((one) => one.line(server, 'open')))
+      case 'cut-cells': {
+        const first = this.#parts.chance.whole(0, 63 - CELLS_CUT)
+        const cells = new Set(Array.from({ length: CELLS_CUT }, (_, n) => first + n))
+        for (const one of nodes) one.cutCells(cells)
+        return over(() => nodes.forEach((one) => one.cutCells(null)))
+      }
+      case 'wipe':
+        return this.#parts.servers.table.wipe()
+      case 'rollback':
+        return this.#parts.servers.table.rollback(byMs)
+      case 'restart-timetable':
+        return this.#parts.servers.table.restart()
+      case 'step-node':
+        node.life?.clock.stepWall(byMs)
+        return this.#steppedBack(this.#parts.composition === 'embedded' ? byMs : 0)
+      case 'step-timetable':
+        this.#parts.servers.tableClock.stepWall(byMs)
+        return this.#steppedBack(byMs)
+      case 'step-ledger':
+        this.#parts.servers.ledgerClock.stepWall(byMs)
+        return this.#steppedBack(byMs)
+    }
+  }
+
+  #steppedBack(byMs: number): void {
+    if (byMs < 0) this.#setBack = { byMs: -byMs, untilMs: this.#parts.clock.nowMs + SET_BACK_MS }
+  }
+}
