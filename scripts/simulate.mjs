@@ -178,13 +178,16 @@ ${table('event', summary.eventsByKind)}
 }
 
 /** What to say besides the seed, to have the same plan. */
-const asGiven = () =>
-  Object.entries({ composition: options.composition, long: options.long })
+function asGiven() {
+  return Object.entries({ composition: options.composition, long: options.long })
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => ` --${name} ${value}`)
     .join('')
+}
 
-const number = (n) => n.toLocaleString('en-US')
+function number(n) {
+  return n.toLocaleString('en-US')
+}
 
 function commit() {
   try {

@@ -26,6 +26,8 @@ export class Later<A> {
 
   constructor(answer: Promise<A>) {
     this.answer = answer
+    // Whoever gets it may still be busy with the others of its batch.
+    answer.catch(() => {})
   }
 }
 

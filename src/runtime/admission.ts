@@ -18,8 +18,9 @@ const MARGIN_MS_MAX = 1_000
  * The lease counts from before the claim was sent. When it is over, or nearly, the task may be somebody else's by
  * now: it must not be started. (A process that was stopped, or whose event loop was blocked, wakes up here.)
  */
-export function isTrusted({ claim }: HeldTask, leaseMs: number, nowMs: number): boolean {
-  return nowMs < claim.trustedUntilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX)
+export function isTrusted({ claim, trustedUntilMs }: HeldTask, leaseMs: number, nowMs: number): boolean {
+  const untilMs = Math.min(claim.trustedUntilMs, trustedUntilMs)
+  return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX)
 }
 
 /** What the topic's `late` policy makes of a task that should have rung `behindMs` ago; null: fire it. */

@@ -58,6 +58,7 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#unwatch = parts.store.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers[cell % this.#pullers.length]?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
+      limit: (cell, key, stamp, endMs) => this.#worker.limit(cell, key, stamp, endMs),
       // Given back by its stamp, a task that was replaced answers 'stale', and the others come again at once.
       missed: () => this.#giveBackQueue(),
     })

@@ -54,6 +54,8 @@ export class HeldTask {
   call: Call | null = null
   /** Cancelled or replaced by somebody while we hold it, or its lease is lost. */
   fenced = false
+  /** Monotonic, where its lease ends before that of the others of its claim. */
+  trustedUntilMs = Number.POSITIVE_INFINITY
 
   constructor(claim: HeldClaim, entry: ClaimedTask) {
     this.claim = claim

@@ -145,11 +145,17 @@ export class Worker<Out> {
 
   /** Somebody cancelled or replaced a task that we hold. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
-    const held = this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
+    const held = this.#heldTask(cell, key, stamp)
     // What its outcome is recorded as will tell: a lease in doubt is no reason to keep silent about it.
     if (held === undefined || (held.ended && cause === 'replaced')) return
     held.fenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
+  }
+
+  /** Its lease ends before that of the others of its claim. */
+  limit(cell: number, key: string, stamp: number, endMs: number | null): void {
+    const held = this.#heldTask(cell, key, stamp)
+    if (held !== undefined) held.trustedUntilMs = endMs ?? Number.POSITIVE_INFINITY
   }
 
   announceDeath(key: string, id: string | null, cause: DeadCause, error: string): void {
@@ -360,6 +366,10 @@ export class Worker<Out> {
     if (answer === 'stale') this.staleCount++
     else this.#announce(held, outcome)
     this.#room.offer()
+  }
+
+  #heldTask(cell: number, key: string, stamp: number): HeldTask | undefined {
+    return this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
   }
 
   #announce({ entry, fenced }: HeldTask, outcome: SettleOutcome): void {

@@ -17,6 +17,18 @@ export interface StoreClaim {
   sureUntilMs: number
   /** Keys whose lease could not be prolonged with the others'; each calls off that its holder is told. */
   readonly behind: Map<string, () => void>
+  /** Keys that are locked by their own handler: nobody can take these. */
+  readonly ownLocks: Set<string>
+  /** Extensions that are not answered yet. */
+  extending: number
+}
+
+/** What becomes of one task of a claim. */
+export interface Doubts {
+  /** Its lease ends then, and not with that of the others. Null: it was prolonged. */
+  limited(claim: StoreClaim, key: string, endMs: number | null): void
+  /** Its lease is all but over, or it is not ours any more. */
+  doubtful(claim: StoreClaim, key: string): void
 }
 
 /** The holder of a key is told so long before its lease is over, as a share of the lease. */
@@ -27,12 +39,11 @@ export class HeldClaims {
   readonly #byCell = new Map<string, Set<StoreClaim>>()
   readonly #stamps = new Stamps()
   readonly #clock: Clock
-  readonly #onDoubt: (claim: StoreClaim, key: string) => void
+  readonly #doubts: Doubts
 
-  /** `onDoubt`: its lease is all but over, and could not be prolonged. */
-  constructor(clock: Clock, onDoubt: (claim: StoreClaim, key: string) => void) {
+  constructor(clock: Clock, doubts: Doubts) {
     this.#clock = clock
-    this.#onDoubt = onDoubt
+    this.#doubts = doubts
   }
 
   /** Before the ledger is asked: when it was first. Null: its stamp is that of another claim, and must not be used. */
@@ -62,6 +73,8 @@ export class HeldClaims {
       leaseEndMs: this.#clock.monotonicNow() + leaseMs,
       sureUntilMs: askedMs + leaseMs,
       behind: new Map(),
+      ownLocks: new Set(),
+      extending: 0,
     }
     this.#byRequest.set(nameOf(at, req), claim)
     const cell = cellName(at)
@@ -92,14 +105,10 @@ export class HeldClaims {
       else if (answers[i] === 'stale') {
         // Replaced, or somebody else's by now: the trust in the others must not be trust in this one.
         this.settled(claim.at, claim.stamp, key)
-        this.#onDoubt(claim, key)
-      } else if (!claim.behind.has(key))
-        claim.behind.set(
-          key,
-          this.#clock.after(tellInMs, () => this.#onDoubt(claim, key), true),
-        )
+        this.#doubts.doubtful(claim, key)
+      } else if (!claim.ownLocks.has(key)) this.#leftBehind(claim, key, tellInMs)
     }
-    if (!answers.includes('extended')) return
+    if (!answers.includes('extended') || claim.keys.size === 0) return
     claim.leaseEndMs = nowMs + leaseMs
     claim.sureUntilMs = askedMs + leaseMs
     this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
@@ -109,14 +118,25 @@ export class HeldClaims {
   expired(at: CellAddress, steadyMs: number): StoreClaim[] {
     const claims = this.#byCell.get(cellName(at))
     if (claims === undefined) return []
-    return [...claims].filter(({ leaseEndMs }) => leaseEndMs <= steadyMs)
+    // One that is being extended may live on: what the ledger says to that comes first.
+    return [...claims].filter(({ leaseEndMs, extending }) => leaseEndMs <= steadyMs && extending === 0)
   }
 
-  /** When the first lease of the cell ends; null when none is held. */
+  /** When the first lease of the cell ends; null when none is held. What is being extended is not looked at meanwhile. */
   nextEndMs(at: CellAddress): number | null {
     let endMs = Number.POSITIVE_INFINITY
-    for (const { leaseEndMs } of this.#byCell.get(cellName(at)) ?? []) endMs = Math.min(endMs, leaseEndMs)
+    for (const { leaseEndMs, extending } of this.#byCell.get(cellName(at)) ?? [])
+      if (extending === 0) endMs = Math.min(endMs, leaseEndMs)
     return finiteOrNull(endMs)
+  }
+
+  /** A handler has locked its own task, or has let go of it. */
+  ownLock(at: CellAddress, stamp: number, key: string, isLocked: boolean): void {
+    for (const claim of this.#byCell.get(cellName(at)) ?? []) {
+      if (claim.stamp !== stamp) continue
+      if (isLocked) claim.ownLocks.add(key)
+      else claim.ownLocks.delete(key)
+    }
   }
 
   settled(at: CellAddress, stamp: number, key: string): void {
@@ -150,9 +170,21 @@ export class HeldClaims {
     for (const claim of this.#byRequest.values()) this.remove(claim)
   }
 
+  /** At once it may be started no more when its time is over; whoever runs is told when that is near. */
+  #leftBehind(claim: StoreClaim, key: string, tellInMs: number): void {
+    if (claim.behind.has(key)) return
+    const tell = () => this.#doubts.doubtful(claim, key)
+    claim.behind.set(key, tellInMs > 0 ? this.#clock.after(tellInMs, tell, true) : () => {})
+    this.#doubts.limited(claim, key, claim.sureUntilMs)
+    if (tellInMs <= 0) tell()
+  }
+
   #caughtUp(claim: StoreClaim, key: string): void {
-    claim.behind.get(key)?.()
+    const callOff = claim.behind.get(key)
+    if (callOff === undefined) return
+    callOff()
     claim.behind.delete(key)
+    this.#doubts.limited(claim, key, null)
   }
 }
 

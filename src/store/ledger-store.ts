@@ -106,8 +106,14 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
-    this.#held = new HeldClaims(parts.clock, ({ at: { topic, cell }, stamp }, key) => {
-      for (const watcher of this.#watchers.get(topic) ?? []) watcher.fence(cell, key, stamp, 'replaced')
+    const watchersOf = (topic: string) => this.#watchers.get(topic) ?? []
+    this.#held = new HeldClaims(parts.clock, {
+      limited: ({ at: { topic, cell }, stamp }, key, endMs) => {
+        for (const watcher of watchersOf(topic)) watcher.limit?.(cell, key, stamp, endMs)
+      },
+      doubtful: ({ at: { topic, cell }, stamp }, key) => {
+        for (const watcher of watchersOf(topic)) watcher.fence(cell, key, stamp, 'replaced')
+      },
     })
     const { transact } = parts.ledger
     this.transact =
@@ -258,7 +264,11 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     if (claim === undefined) return 'stale'
     const askedMs = clock.monotonicNow()
     const places = placesOfClaim(claim)
-    const answers = await ledger.extend(at.topic, places, claim.stamp, leaseMs)
+    // Should the lease have become shorter, the ledger may hold us to that though its answer is lost.
+    claim.sureUntilMs = Math.min(claim.sureUntilMs, askedMs + leaseMs)
+    claim.extending++
+    const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs)
+    const answers = await extension.finally(() => claim.extending--)
     if (answers.every((answer) => answer === 'stale')) return 'stale'
     const keys = places.map(({ key }) => key)
     this.#held.extended(claim, keys, answers, askedMs, leaseMs)
@@ -366,6 +376,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     ...[topic, held, work, signal]: Parameters<Transact>
   ): Promise<boolean> {
     const tellings: (() => Promise<void>)[] = []
+    const letGo = () => {
+      for (const { key, cell, stamp } of held) this.#held.ownLock({ topic, cell }, stamp, key, false)
+    }
     const isCommitted = await transact(async ({ tx, settle, hold }) => {
       /** Of its own tasks, those that the handler has written to while it held them. */
       const own = new Set<string>()
@@ -379,7 +392,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
             'lease-lost',
             'the task is not held by this handler any more; somebody else has it',
           )
-        for (const { key } of mine) own.add(key)
+        for (const { key, cell, stamp } of mine) {
+          own.add(key)
+          this.#held.ownLock({ topic, cell }, stamp, key, true)
+        }
       })
       return work(tx, async (settlements) => {
         const answers = await settle(topic, settlements)
@@ -391,7 +407,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
         return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
       })
-    }, signal)
+    }, signal).finally(letGo)
     if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
     return isCommitted
   }

@@ -6,9 +6,9 @@ import type { Servers } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
 /** So long after the last fault, the timetable has all that rings soon. */
-const FILLED_MS = 6_000
+const FILLED_MS = 3_000
 /** What rings within this is looked at. */
-const SOON_MS = { from: 1_000, to: 8_000 }
+const SOON_MS = { from: 1_000, to: 10_000 }
 const TOLD_MS = 2_000
 
 interface MissingWatchParts {

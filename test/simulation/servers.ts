@@ -1,4 +1,5 @@
 import Database from 'better-sqlite3'
+import { TocsinError } from '../../src/errors.ts'
 import type { RecordClock } from '../../src/record-clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { Committer } from '../../src/ledgers/sqlite/committer.ts'
@@ -150,7 +151,14 @@ export class Servers {
     const recorded = recordedLedger(ledger, `s${session}`, this.#witness(client.life), (tx) =>
       this.#transactionOf(tx),
     )
-    return remote(recorded, client.ledgerLink, LEDGER_METHODS, {})
+    // A file has no other side: what is still under way when its process ends has not happened.
+    const isThere = new AbortController()
+    client.onDeath(() => isThere.abort())
+    const close = async () => {
+      await recorded.close()
+      isThere.abort()
+    }
+    return remote(whileThere(recorded, isThere.signal), client.ledgerLink, LEDGER_METHODS, { close })
   }
 
   /** The truth itself, for whoever checks at the end. */
@@ -191,4 +199,18 @@ export class Servers {
     })
     return unwatch
   }
+}
+
+/** Once it is gone, nothing is carried out any more. */
+function whileThere(ledger: Ledger, gone: AbortSignal): Ledger {
+  return new Proxy(ledger, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name, target)
+      if (typeof value !== 'function') return value
+      const method = value as (...args: unknown[]) => unknown
+      if (LEDGER_METHODS[String(name)] === undefined) return method.bind(target)
+      const closed = () => new TocsinError('ledger-unavailable', 'the ledger was closed')
+      return (...args: unknown[]) => (gone.aborted ? Promise.reject(closed()) : method.apply(target, args))
+    },
+  })
 }

@@ -22,6 +22,8 @@ export class WorldClock {
   #turns: (() => void)[] = []
   #sequence = 0
   #quiets = 0
+  #countedMs = 0
+  #counted = 0
   #nowMs = 0
 
   get nowMs(): number {
@@ -52,10 +54,20 @@ export class WorldClock {
       const moment = this.#moments.pop() as Moment
       moment.waits = false
       this.#nowMs = Math.max(this.#nowMs, nextMs)
+      this.#count()
       moment.happen()
       await this.#quiet()
     }
     if (!isOver()) this.#nowMs = Math.max(this.#nowMs, untilMs)
+  }
+
+  /** Whoever asks again and again without waiting would go on for ever. */
+  #count(): void {
+    if (this.#nowMs >= this.#countedMs + BUSY_MS) {
+      this.#countedMs = this.#nowMs
+      this.#counted = 0
+    }
+    if (++this.#counted > BUSY_MAX) throw new Error(`over ${BUSY_MAX} things happened within ${BUSY_MS} ms`)
   }
 
   async #quiet(): Promise<void> {
@@ -71,6 +83,8 @@ export class WorldClock {
 }
 
 const TICKS_PER_TURN = 1_000
+const BUSY_MS = 100
+const BUSY_MAX = 20_000
 
 function nextTick(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve))

@@ -342,29 +342,38 @@ export class PostgresLedger implements Ledger {
     settlements: readonly LedgerSettlement[],
   ): Promise<LedgerSettled[]> {
     const answers = await this.#parts.writes.settle(speaker, topic, settlements)
-    return answers.map((answer, i) => {
+    const waiting: Waiting[] = []
+    const all = answers.map((answer, i) => {
       if (answer !== null) return answer
       const settlement = settlements[i] as LedgerSettlement
       // Who finds a lease over need not wait: it will be found again.
       if (settlement.outcome.kind === 'lost') return STALE
-      return new Later(this.#settleLater(speaker, topic, settlement)) as unknown as LedgerSettled
+      const later = new Promise<LedgerSettled>((resolve, reject) =>
+        waiting.push({ settlement, resolve, reject }),
+      )
+      return new Later(later) as unknown as LedgerSettled
     })
+    if (waiting.length > 0) void this.#settleLater(speaker, topic, waiting)
+    return all
   }
 
-  /** Somebody's transaction is at it. The deadline of the call ends this: each round is a statement of it. */
-  async #settleLater(
-    speaker: Speaker,
-    topic: TopicName,
-    settlement: LedgerSettlement,
-  ): Promise<LedgerSettled> {
+  /** Somebody's transaction is at them. The deadline of the call ends this: each round is a statement of it. */
+  async #settleLater(speaker: Speaker, topic: TopicName, waiting: readonly Waiting[]): Promise<void> {
     const { writes, clock } = this.#parts
-    for (;;) {
-      await sleep(clock, LOCKED_MS)
-      const [answer] = await writes.settle(speaker, topic, [settlement]).catch((error: unknown) => {
-        if (isLocked(error)) return [null]
-        throw error
-      })
-      if (answer !== null && answer !== undefined) return answer
+    let open = waiting
+    try {
+      while (open.length > 0) {
+        await sleep(clock, LOCKED_MS)
+        const settlements = open.map(({ settlement }) => settlement)
+        const answers = await writes.settle(speaker, topic, settlements).catch((error: unknown) => {
+          if (isLocked(error)) return settlements.map(() => null)
+          throw error
+        })
+        for (const [i, answer] of answers.entries()) if (answer !== null) open[i]?.resolve(answer)
+        open = open.filter((_, i) => (answers[i] ?? null) === null)
+      }
+    } catch (error) {
+      for (const { reject } of open) reject(error)
     }
   }
 
@@ -405,7 +414,8 @@ export class PostgresLedger implements Ledger {
     }
     if (items.length === 1) {
       const alone = work(database.speaker({ ...call, isPatient: true }), items).then(
-        ([answer]) => answer as A,
+        // It may have to wait once more.
+        ([answer]) => (answer instanceof Later ? (answer.answer as A) : (answer as A)),
         (error: unknown) => {
           throw translated(error, database.where, doing, of.isRepeatable, true)
         },
@@ -421,6 +431,13 @@ export class PostgresLedger implements Ledger {
     )
     return (await Promise.all(halves)).flat()
   }
+}
+
+/** A settling of what somebody else's transaction holds. */
+interface Waiting {
+  readonly settlement: LedgerSettlement
+  readonly resolve: (answer: LedgerSettled) => void
+  readonly reject: (error: unknown) => void
 }
 
 interface Batching {

@@ -111,8 +111,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'the lease is prolonged in the timetable only',
     file: STORE,
-    find: 'const answers = await ledger.extend(at.topic, places, claim.stamp, leaseMs);',
-    replace: "const answers = places.map(() => 'extended');",
+    find: 'const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs);',
+    replace: "const extension = Promise.resolve(places.map(() => 'extended'));",
     composition: 'center',
   },
   {
@@ -140,7 +140,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a handler is started without a look at its lease',
     file: 'src/runtime/admission.js',
-    find: 'return nowMs < claim.trustedUntilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX);',
+    find: 'return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX);',
     replace: 'return true;',
     composition: 'redis',
   },
