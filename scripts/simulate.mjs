@@ -126,8 +126,11 @@ async function many({ planOf, Tally, Crew }) {
       `${minutes} min: ${tally.runs} runs, ${tally.hours.toFixed(0)} ${goal}, ${events} events, ${violations} violations`,
     )
   }
+  // Ctrl-C ends it after the runs that are under way, and tells what there is so far.
+  let isEnough = false
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => (isEnough = true))
   const lane = async () => {
-    while (next <= to && tally.hours < hours) told(await crew.run(planOf(next++, given)))
+    while (!isEnough && next <= to && tally.hours < hours) told(await crew.run(planOf(next++, given)))
   }
   await Promise.all(Array.from({ length: jobs }, lane))
   await crew.close()

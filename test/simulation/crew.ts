@@ -18,7 +18,8 @@ export class Crew {
   /** `compiled`: where the compiler has put the simulator. */
   constructor(compiled: string, size: number) {
     this.#workers = Array.from({ length: size }, () =>
-      fork(join(compiled, 'test/simulation/worker.js'), { execArgv: [] }),
+      // In a group of its own: Ctrl-C is for whoever asked for the runs, who wants to hear how they end.
+      fork(join(compiled, 'test/simulation/worker.js'), { execArgv: [], detached: true }),
     )
     this.#idle = [...this.#workers]
   }

@@ -5,6 +5,8 @@ import { run } from './run.ts'
 const unhandled: string[] = []
 process.on('unhandledRejection', (error) => unhandled.push(textOf(error)))
 process.on('message', (plan: Plan) => void answer(plan))
+// Whoever asked is gone.
+process.on('disconnect', () => process.exit())
 
 async function answer(plan: Plan): Promise<void> {
   unhandled.length = 0
