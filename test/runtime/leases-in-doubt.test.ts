@@ -161,6 +161,37 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const late = await lives.settle(A, stamp)
     expect({ got: keysOf(second.tasks), late }).not.toEqual({ got: [A], late: 'settled' })
   })
+  it('locked: it has a limit of its own at once, and not any more when it is prolonged', async () => {
+    const { lives } = await pair()
+    await using _ = lives
+    const limits: { key: string; endMs: number | null }[] = []
+    const limit = (_cell: number, key: string, _stamp: number, endMs: number | null) =>
+      void limits.push({ key, endMs })
+    lives.store.watch(TOPIC, { wake() {}, missed() {}, fence() {}, limit })
+    const fromMs = lives.clock.monotonicNow()
+    await lives.claim(A, { req: 'r' })
+    lives.faults.ledger = {
+      extend: async (_t, places) => places.map(({ key }) => (key === A ? 'locked' : 'extended')),
+    }
+    await lives.advance(10_000)
+    await lives.store.extend(AT, 'r', LEASE_MS)
+    expect(limits).toEqual([{ key: A, endMs: fromMs + LEASE_MS }])
+    lives.faults.ledger = {}
+    await lives.store.extend(AT, 'r', LEASE_MS)
+    expect(limits.slice(1)).toEqual([{ key: A, endMs: null }])
+  })
+  it('a lease that is over while it is being extended is not rescued: what the ledger says comes first', async () => {
+    const { lives } = await pair()
+    await using _ = lives
+    const { stamp } = await lives.claim(A, { req: 'r' })
+    await lives.advance(LEASE_MS + 1_000)
+    // As after a stall: the extension is on its way when the cell is looked at again.
+    const extending = lives.store.extend(AT, 'r', LEASE_MS)
+    await lives.claim(A, { limit: 0 })
+    expect(await extending).toBe('extended')
+    expect(await lives.store.extend(AT, 'r', LEASE_MS)).toBe('extended')
+    expect(await lives.settle(A, stamp)).toBe('settled')
+  })
   it('all of a claim locked for longer than its lease: whoever runs is told', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
