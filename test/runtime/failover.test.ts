@@ -1,31 +1,9 @@
 /** A shared timetable goes away, comes back, or forgets: the ledger rings meanwhile, and nothing is lost or rings twice. */
 import { describe, expect, it } from 'vitest'
-import { TocsinError } from '../../src/errors.ts'
 import type { HintTable } from '../../src/timetable.ts'
 import { keysOf, place } from '../contract/timetable/helpers.ts'
 import { Lives, TOPIC } from './ledger-life.ts'
-
-const METHODS = [
-  'claim',
-  'look',
-  'extend',
-  'settle',
-  'put',
-  'cancel',
-  'drop',
-  'extent',
-  'has',
-  'find',
-  'filling',
-  'filledTo',
-  'nowMs',
-] as const
-
-/** Every call fails, as one to a server that is not there. */
-function away(): Partial<HintTable> {
-  const fail = () => Promise.reject(new TocsinError('timetable-unavailable', 'it is away'))
-  return Object.fromEntries(METHODS.map((name) => [name, fail]))
-}
+import { away } from './stand-in-tables.ts'
 
 async function keysInTable(lives: Lives): Promise<string[]> {
   const keys: string[] = []

@@ -1,37 +1,13 @@
 /** What is held, and what the ledger says of it, when answers are late, lost, or differ from task to task. */
 import { describe, expect, it } from 'vitest'
-import type { Hint, HintTable } from '../../src/timetable.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import { keysOf, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
 import { LEASE_MS, Lives, TOPIC } from './ledger-life.ts'
+import { hintOf, instead } from './stand-in-tables.ts'
 
 const [A = '', B = ''] = keysOfOneCell(2)
 const AT = { topic: TOPIC, cell: place(A).cell }
-const METHODS = [
-  'claim',
-  'look',
-  'extend',
-  'settle',
-  'put',
-  'cancel',
-  'drop',
-  'extent',
-  'has',
-  'find',
-  'filling',
-  'filledTo',
-  'nowMs',
-] as const
-const instead = (table: MemoryTimetable): Partial<HintTable> =>
-  Object.fromEntries(METHODS.map((name) => [name, (table[name] as () => unknown).bind(table)]))
-const hintOf = (lives: Lives, key: string): Hint => ({
-  ...place(key),
-  ringMs: lives.clock.now(),
-  failures: 0,
-  priority: 'normal',
-  isSuspect: false,
-})
 async function pair() {
   const lives = await Lives.begin()
   for (const key of [A, B]) await lives.schedule(key)

@@ -3,43 +3,11 @@
  * one of an outage, or one that was wiped and its successor. No task is handed out twice for that.
  */
 import { describe, expect, it } from 'vitest'
-import { TocsinError } from '../../src/errors.ts'
-import type { Hint, HintTable } from '../../src/timetable.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import { keysOf, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
 import { LEASE_MS, Lives, TOPIC } from './ledger-life.ts'
-
-const METHODS = [
-  'claim',
-  'look',
-  'extend',
-  'settle',
-  'put',
-  'cancel',
-  'drop',
-  'extent',
-  'has',
-  'find',
-  'filling',
-  'filledTo',
-  'nowMs',
-] as const
-
-function away(): Partial<HintTable> {
-  const fail = () => Promise.reject(new TocsinError('timetable-unavailable', 'it is away'))
-  return Object.fromEntries(METHODS.map((name) => [name, fail]))
-}
-
-/** Takes the place of the timetable: from now on every call goes to another one. */
-function instead(table: MemoryTimetable): Partial<HintTable> {
-  return Object.fromEntries(METHODS.map((name) => [name, (table[name] as () => unknown).bind(table)]))
-}
-
-/** As it was read from the ledger before somebody claimed it. */
-function hintOf(lives: Lives, key: string): Hint {
-  return { ...place(key), ringMs: lives.clock.now(), failures: 0, priority: 'normal', isSuspect: false }
-}
+import { away, hintOf, instead } from './stand-in-tables.ts'
 
 /** The timetable is wiped: it knows nothing, not even which stamps it gave. `stamps`: those that it gives from now on. */
 function wiped(lives: Lives): { fresh: MemoryTimetable; stamps: number[] } {
