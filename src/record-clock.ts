@@ -1,5 +1,8 @@
 import type { Clock } from './clock.ts'
 
+/** Our clock may run faster than the server's: each may be slewed by as much as half a millisecond in a second. */
+const SLOWEST = 1 - 1e-3
+
 /**
  * What a server's clock says, as far as we have heard: its last answer, and the time since by our monotonic clock. It
  * lags by the way an answer takes, never leads; this machine's wall clock has no say. So what goes by it is never early
@@ -25,6 +28,6 @@ export class RecordClock {
   }
 
   now(): number {
-    return this.#heardMs + Math.max(0, Math.floor(this.#clock.monotonicNow() - this.#atMs))
+    return this.#heardMs + Math.max(0, Math.floor(this.ageMs() * SLOWEST))
   }
 }

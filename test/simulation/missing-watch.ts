@@ -10,6 +10,7 @@ const FILLED_MS = 3_000
 /** What rings within this is looked at. */
 const SOON_MS = { from: 1_000, to: 10_000 }
 const TOLD_MS = 2_000
+const LATE_MS = 10_000
 
 interface MissingWatchParts {
   readonly clock: WorldClock
@@ -80,7 +81,8 @@ export class MissingWatch {
   #isToldOf(key: string, ringMs: number): boolean {
     const told = this.#parts.callers.acknowledged.get(key)
     if (told?.dueMs !== ringMs) return false
-    if (told.isInTransaction) return told.atMs > this.#parts.calamities.quietSinceMs
+    // Somebody's late call, whose answer nobody waits for any more, may have read that news, too.
+    if (told.isInTransaction) return told.atMs > this.#parts.calamities.quietSinceMs + LATE_MS
     const diedMs = this.#deaths.get(told.life)
     return diedMs === undefined || diedMs > told.atMs + TOLD_MS
   }
