@@ -1,5 +1,5 @@
 /** Somebody's open transaction is at a task that is in flight: what that does to its lease, its start, and its batch. */
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
 import { systemClock } from '../../src/clock.ts'
@@ -11,7 +11,7 @@ import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { silentLogger } from '../../src/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 
 const TOPIC = 'locked'
@@ -29,12 +29,6 @@ afterAll(async () => {
   await redis.stop()
   await server.stop()
 }, 60_000)
-
-async function connected(url: string): Promise<pg.Client & AsyncDisposable> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
-}
 
 interface LiveRow {
   readonly stamp: string

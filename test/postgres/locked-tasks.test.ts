@@ -8,7 +8,7 @@ import { checkPostgresOptions, type PostgresOptions } from '../../src/ledgers/po
 import { silentLogger } from '../../src/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
 
 const TOPIC = 'locked'
 const [A = '', B = ''] = keysOfOneCell(2)
@@ -18,11 +18,6 @@ beforeAll(async () => {
   server = await startPostgres()
 }, 60_000)
 afterAll(() => server.stop(), 60_000)
-async function connected(url: string) {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
-}
 async function openLedger(options: PostgresOptions, callTimeoutMs: number) {
   const ledger = await openPostgres(
     checkPostgresOptions(options),

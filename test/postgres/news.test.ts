@@ -1,8 +1,7 @@
 /** What is committed in a caller's transaction gets to whoever rings: in time, and without telling more than it must. */
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 
 let server: PostgresServer
@@ -15,12 +14,6 @@ afterAll(async () => {
   await redis.stop()
   await server.stop()
 }, 60_000)
-
-async function connected(url: string): Promise<pg.Client & AsyncDisposable> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
-}
 
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0

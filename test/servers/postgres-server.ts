@@ -85,6 +85,13 @@ export async function sql<Row extends pg.QueryResultRow>(
   }
 }
 
+/** A connection of a caller's own: `await using` ends it. */
+export async function connected(url: string): Promise<pg.Client & AsyncDisposable> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
+}
+
 /** The path of a program, by the rows of scripts/provision.mjs: Debian keeps servers away from PATH. */
 export async function programPath(program: string): Promise<string> {
   const { NEEDED, find } = (await import(

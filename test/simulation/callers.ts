@@ -67,7 +67,6 @@ export class Callers {
   readonly acknowledged = new Map<string, Acknowledged>()
   #made = 0
   #versions = 0
-  readonly transactions = { committed: 0, rolledBack: 0 }
 
   constructor(parts: CallersParts) {
     this.#parts = parts
@@ -253,13 +252,8 @@ export class Callers {
     life.undo.delete(undo)
     if (!tx.isOpen) return
     // Committed as long as the process lives to say so; nobody may be told of it afterwards.
-    if (isSpoiled || chance.is(0.3)) {
-      tx.rollback()
-      this.transactions.rolledBack++
-    } else {
-      transaction.commit()
-      this.transactions.committed++
-    }
+    if (isSpoiled || chance.is(0.3)) tx.rollback()
+    else transaction.commit()
   }
 
   /** Calls that failed so far. */
