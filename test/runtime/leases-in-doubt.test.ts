@@ -1,5 +1,6 @@
 /** What is held, and what the ledger says of it, when answers are late, lost, or differ from task to task. */
 import { describe, expect, it } from 'vitest'
+import type { Extended } from '../../src/ledger.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import { keysOf, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
@@ -18,6 +19,21 @@ async function pair() {
     fence: (_, key) => fences.push({ key, ms: lives.clock.monotonicNow() }),
   })
   return { lives, fences }
+}
+
+/** Extensions are answered so, once they may go on. */
+function heldUp(lives: Lives, answer: (key: string) => Extended): () => void {
+  let goOn = () => {}
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  lives.faults.ledger = {
+    async extend(_topic, places) {
+      await held
+      return places.map(({ key }) => answer(key))
+    },
+  }
+  return () => goOn()
 }
 
 describe('leases that could not be prolonged, and stamps that came again', () => {
@@ -77,16 +93,7 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const { lives, fences } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
-    let goOn = () => {}
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve
-    })
-    lives.faults.ledger = {
-      async extend(_t, places) {
-        await held
-        return places.map(({ key }) => (key === A ? 'locked' : 'extended'))
-      },
-    }
+    const goOn = heldUp(lives, (key) => (key === A ? 'locked' : 'extended'))
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
     goOn()
@@ -101,16 +108,7 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const { lives } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
-    let goOn = () => {}
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve
-    })
-    lives.faults.ledger = {
-      async extend(_t, places) {
-        await held
-        return places.map(() => 'extended')
-      },
-    }
+    const goOn = heldUp(lives, () => 'extended')
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
     goOn()
@@ -183,16 +181,7 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const { lives } = await pair()
     await using _ = lives
     await lives.claim(A, { req: 'r' })
-    let goOn = () => {}
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve
-    })
-    lives.faults.ledger = {
-      async extend(_t, places) {
-        await held
-        return places.map(({ key }) => (key === A ? 'locked' : 'extended'))
-      },
-    }
+    const goOn = heldUp(lives, (key) => (key === A ? 'locked' : 'extended'))
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     const { clock } = lives
     await lives.dieAndComeBack()
