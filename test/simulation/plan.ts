@@ -121,9 +121,14 @@ export interface PlanOptions {
   readonly composition?: Composition | undefined
   /** Of runs that last for hours. */
   readonly longShare?: number | undefined
+  /** Only these, where a mistake shows under few faults; all that the composition can have otherwise. */
+  readonly faults?: readonly FaultKind[] | undefined
 }
 
-export function planOf(seed: number, { composition: only, longShare = LONG_SHARE }: PlanOptions = {}): Plan {
+export function planOf(
+  seed: number,
+  { composition: only, longShare = LONG_SHARE, faults: kinds }: PlanOptions = {},
+): Plan {
   const chance = new Chance(`plan ${seed}`)
   const drawn = chance.weighted<Composition>({ center: 5, alone: 2, redis: 3, embedded: 2 })
   const composition = only ?? drawn
@@ -142,7 +147,7 @@ export function planOf(seed: number, { composition: only, longShare = LONG_SHARE
       ? chance.whole(20, 120)
       : Math.ceil((chance.whole(4, 14) * spanMs) / 60_000)
   const faults = Array.from({ length: faultCount }, (_, n) =>
-    faultOf(chance.fork(`fault ${n}`), composition, nodeCount, spanMs),
+    faultOf(chance.fork(`fault ${n}`), composition, nodeCount, spanMs, kinds),
   )
   const skew = () => (chance.is(0.5) ? 0 : chance.whole(-30, 30))
   return {
@@ -181,8 +186,15 @@ function nodeOf(chance: Chance, n: number, composition: Composition, callEveryMs
   }
 }
 
-function faultOf(chance: Chance, composition: Composition, nodeCount: number, spanMs: number): Fault {
-  const kind = chance.weighted(FAULTS[composition] as Record<FaultKind, number>)
+function faultOf(
+  chance: Chance,
+  composition: Composition,
+  nodeCount: number,
+  spanMs: number,
+  kinds: readonly FaultKind[] | undefined,
+): Fault {
+  const possible = FAULTS[composition] as Record<FaultKind, number>
+  const kind = kinds === undefined ? chance.weighted(possible) : chance.pick(kinds)
   const atMs = Math.floor(chance.between(2_000, spanMs - 2_000))
   const untilMs = spanMs - atMs
   const forMs = Math.floor(

@@ -3,6 +3,7 @@
  * caught: a simulator that misses them would miss ours.
  */
 import type { Composition } from '../history.ts'
+import type { FaultKind } from '../plan.ts'
 
 export interface PlantedBug {
   readonly name: string
@@ -13,6 +14,8 @@ export interface PlantedBug {
   readonly replace: string
   /** Where it can show. */
   readonly composition: Composition
+  /** Under which faults, where it shows under few of them. */
+  readonly faults?: readonly FaultKind[]
 }
 
 const CELL = 'src/timetables/memory/cell.js'
@@ -121,6 +124,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'if (use !== undefined && use.req !== req && use.untilMs > nowMs)',
     replace: 'if (false)',
     composition: 'center',
+    faults: ['cut-cells', 'cut-timetable', 'wipe', 'step-timetable'],
   },
   {
     name: 'a lost answer is sent again, whatever it was',
