@@ -27,6 +27,11 @@ export class RecordClock {
     return this.#clock.monotonicNow() - this.#atMs
   }
 
+  /** The nearest guess: to be written down and shown, not to be gone by. */
+  about(): number {
+    return this.#heardMs + Math.max(0, Math.floor(this.ageMs()))
+  }
+
   now(): number {
     return this.#heardMs + Math.max(0, Math.floor(this.ageMs() * SLOWEST))
   }

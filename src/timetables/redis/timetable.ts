@@ -288,7 +288,7 @@ export class RedisTimetable implements Timetable {
         return {
           queue: runs.queueOf(meta),
           name: `${onConflict}/${quantumMs}`,
-          begin: () => new ScheduleBatch(onConflict, quantumMs, createdText(recordClock.now()), script),
+          begin: () => new ScheduleBatch(onConflict, quantumMs, createdText(recordClock.about()), script),
         }
       })
     const [replace, keep] = [kinds('replace'), kinds('keep')]
