@@ -28,13 +28,14 @@ function checkTransacts({ ledger }: TaskStore): void {
 /** From what the user gave to a consumer that runs. */
 export function startConsumer<Out>(
   definition: () => TopicDefinition<unknown, Out>,
-  { settings, consumers, checkOpen, ...parts }: TopicParts,
+  { settings, consumers, checkOpen, cluster, ...parts }: TopicParts,
   handler: unknown,
   performer: Performer<Out>,
   options: ConsumeOptions<Out>,
   batched: boolean,
 ): Consumer {
   checkOpen()
+  settings.check()
   if (typeof handler !== 'function')
     throw badOption('handler', `expected a function, got ${describeValue(handler)}`)
   const misplaced = Object.keys(Object(options)).find((name) => CONFIG_FIELDS.includes(name))
@@ -52,23 +53,41 @@ export function startConsumer<Out>(
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
   // Each transaction has a connection to itself.
-  const concurrency = options.concurrency ?? (batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY)
+  const concurrency = wholeNumber(
+    options.concurrency ?? (batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY),
+    1,
+    CONCURRENCY_MAX,
+    'concurrency',
+  )
+  const { name } = definition()
   const running = new RunningConsumer<Out>({
     ...parts,
-    topic: definition().name,
+    topic: name,
     settings: () => settings.current,
     paused: () => settings.paused,
     decode: (body) => decodeBody(definition().schema, body),
     performer,
     guard: guard === undefined ? null : performGuard(guard),
-    concurrency: wholeNumber(concurrency, 1, CONCURRENCY_MAX, 'concurrency'),
+    concurrency,
+    share: () => cluster.shareOf(name),
     batched,
     isTransactional,
+  })
+  const participation = cluster.consume(name, {
+    capacity: concurrency,
+    inFlightCount: () => running.inFlightCount,
+    finishedCount: () => running.finishedCount,
+    onShare: () => running.deal(),
   })
   const forget = settings.onChange(() => running.reconfigure())
   const stop = async (given: { readonly timeout?: Duration | undefined } = {}) => {
     checkOptions(given, ['timeout'], 'stop')
-    const report = await running.stop(durationMs(given.timeout ?? STOP_TIMEOUT, 'timeout'))
+    const timeoutMs = durationMs(given.timeout ?? STOP_TIMEOUT, 'timeout')
+    const stopped = running.stop(timeoutMs)
+    // The others take over what we do not pull any more, while our handlers still run.
+    participation.yield()
+    const report = await stopped
+    participation.end()
     forget()
     consumers.delete(consumer)
     return report

@@ -24,12 +24,13 @@ export type {
   TaskInfo,
   When,
 } from './task.ts'
-export { type OpenOptions, Tocsin } from './tocsin.ts'
+export { type NodeInfo, type OpenOptions, Tocsin } from './tocsin.ts'
 export { defineTopic, type TopicDefinition } from './topic.ts'
 export type {
   BulkOptions,
   BulkScheduled,
   By,
+  ConfigChange,
   Consumer,
   ConsumeOptions,
   ForecastOptions,

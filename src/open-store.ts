@@ -1,4 +1,5 @@
 /** From what a user says about where tasks live to a store that works. */
+import type { Board } from './board.ts'
 import type { Clock } from './clock.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
@@ -44,15 +45,12 @@ interface Surroundings {
   readonly logger: Logger
 }
 
-/** Known names whose work is not built yet: not a typo, and not silently ignored. */
-const LATER_FIELDS = ['node']
 export const STORE_FIELDS: readonly string[] = [
   'timetable',
   'ledger',
   'prefix',
   'callTimeout',
   'waitReplicas',
-  ...LATER_FIELDS,
 ]
 
 /** A timetable that is filled by looking holds no more than so many of a topic. */
@@ -66,9 +64,13 @@ const WAIT_REPLICAS_MAX = 100
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
-export async function openStore(options: StoreOptions, surroundings: Surroundings): Promise<TaskStore> {
-  const later = LATER_FIELDS.find((name) => (options as Record<string, unknown>)[name] !== undefined)
-  if (later !== undefined) throw unsupported(`open({ ${later} })`, later)
+/** Where tasks live, and where the nodes tell each other of themselves: beside the truth. */
+export interface OpenedStore {
+  readonly store: TaskStore
+  readonly board?: Board
+}
+
+export async function openStore(options: StoreOptions, surroundings: Surroundings): Promise<OpenedStore> {
   const { timetable, ledger: given } = options
   const redis = redisOptions(timetable)
   const postgres = postgresOptions(given)
@@ -83,16 +85,17 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   const { clock, random, logger } = surroundings
   if (postgres !== null) {
     const ledger = await openPostgresLedger(postgres, options, surroundings, true)
-    return new LedgerStore({ ...surroundings, table: polledTable(ledger, surroundings), ledger })
+    const store = new LedgerStore({ ...surroundings, table: polledTable(ledger, surroundings), ledger })
+    return { store, board: ledger.board }
   }
   const table = new MemoryTimetable(clock, random)
-  if (!isDurable) return table
+  if (!isDurable) return { store: table }
   const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
   // Here, not above: whoever has no SQLite need not load its binary.
   const { openSqlite } = await import('./ledgers/sqlite/open.ts')
   const ledger = openSqlite({ ...file, callTimeoutMs }, clock, logger)
-  return new LedgerStore({ ...surroundings, table, ledger })
+  return { store: new LedgerStore({ ...surroundings, table, ledger }), board: ledger.board }
 }
 
 /** Redis rings, PostgreSQL decides. */
@@ -101,7 +104,7 @@ async function openCenter(
   postgres: readonly PostgresOptions[],
   options: StoreOptions,
   surroundings: Surroundings,
-): Promise<TaskStore> {
+): Promise<OpenedStore> {
   if (options.waitReplicas !== undefined)
     throw badOption('waitReplicas', 'with a ledger nothing is lost that Redis loses; leave it out')
   const settings = redisSettings(options)
@@ -112,7 +115,8 @@ async function openCenter(
     const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
     const makeSpare = () => polledTable(ledger, surroundings)
-    return new LedgerStore({ ...surroundings, table, ledger, makeSpare })
+    const store = new LedgerStore({ ...surroundings, table, ledger, makeSpare })
+    return { store, board: ledger.board }
   } catch (error) {
     await ledger.close()
     throw error
@@ -130,7 +134,7 @@ async function openPostgresLedger(
   surroundings: Surroundings,
   /** Other processes have to be told of what rings before they look again. */
   isAlone: boolean,
-): Promise<Ledger & { readonly id: string }> {
+): Promise<Ledger & { readonly id: string; readonly board: Board }> {
   const callTimeoutMs = checkCallTimeout(callTimeout)
   // Here, not above: whoever has no PostgreSQL need not have its driver.
   const { checkPostgresOptions } = await import('./ledgers/postgres/options.ts')
@@ -156,18 +160,19 @@ async function openPostgresLedger(
     throw badOption('ledger', 'the same database is named twice')
   }
   const { ShardedLedger } = await import('./ledgers/sharded.ts')
-  return Object.assign(new ShardedLedger(ledgers), { id: first.id })
+  return Object.assign(new ShardedLedger(ledgers), { id: first.id, board: first.board })
 }
 
 async function openRedisStore(
   redis: RedisOptions,
   options: StoreOptions,
   surroundings: Surroundings,
-): Promise<TaskStore> {
+): Promise<OpenedStore> {
   const settings = redisSettings(options)
   // Here, not above: whoever has no Redis need not load its client, which takes a quarter of a second.
   const { openRedis } = await import('./timetables/redis/open.ts')
-  return openRedis(redis, settings, surroundings)
+  const store = await openRedis(redis, settings, surroundings)
+  return { store, board: store.board }
 }
 
 function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptions): {

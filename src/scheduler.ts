@@ -94,6 +94,8 @@ export class Scheduler<In> {
   }
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
+    // Known by now, if it had to be waited for.
+    this.#parts.settings.check()
     return this.#parts.store.schedule(this.#definition.name, entries, this.#mergeMs)
   }
 

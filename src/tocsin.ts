@@ -1,6 +1,10 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { hostname } from 'node:os'
+import type { Board } from './board.ts'
 import { type Clock, sleep, systemClock } from './clock.ts'
-import { driftOf } from './config.ts'
+import { Cluster } from './cluster/cluster.ts'
+import { MemoryBoard } from './cluster/memory-board.ts'
+import { DEFAULT_CONFIG, driftOf } from './config.ts'
 import { STOP_TIMEOUT } from './consume.ts'
 import { type Duration, durationMs } from './duration.ts'
 import { describeValue, TocsinError } from './errors.ts'
@@ -17,15 +21,43 @@ import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema 
 import type { Consumer, Topic } from './topic-api.ts'
 import { TopicHandle } from './topic-handle.ts'
 import { TopicSettings } from './topic-settings.ts'
+import { VERSION } from './version.ts'
 
 export interface OpenOptions extends StoreOptions {
   /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
   readonly logger?: Logger | false | undefined
+  /** What this process is called among the others: 'host:pid' by default. */
+  readonly node?: string | undefined
+}
+
+/** A process of the cluster. */
+export interface NodeInfo {
+  readonly name: string
+  readonly host: string
+  readonly pid: number
+  readonly version: string
+  readonly startedAt: Date
+  /** It is this process. */
+  readonly isSelf: boolean
+  /** How many calls of handlers may run at a time, all topics together. */
+  readonly capacity: number
+  /** The slots that it pulls, by topic. */
+  readonly slots: Readonly<Record<string, readonly number[]>>
+  /** Tasks in its hands. */
+  readonly inFlight: number
+  /** Tasks whose handlers answered in time, since it started. */
+  readonly handled: number
+  /** How far its clock is ahead of the server's; null: not measured. */
+  readonly clockAheadMs: number | null
 }
 
 /** What a Tocsin is made of; tests bring their own clock. */
 export interface TocsinParts {
   readonly store: TaskStore
+  /** What the nodes tell each other; one for this process alone by default. */
+  readonly board?: Board | undefined
+  /** What this process is called. */
+  readonly node?: string | undefined
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -33,12 +65,15 @@ export interface TocsinParts {
 
 interface KnownTopic {
   readonly handle: TopicHandle<unknown, unknown>
+  readonly settings: TopicSettings
   /** Only its name was given so far. */
   isBare: boolean
 }
 
 export class Tocsin implements AsyncDisposable {
   readonly #parts: TocsinParts
+  readonly #board: Board
+  readonly #cluster: Cluster
   readonly #announcer: Announcer
   readonly #topics = new Map<string, KnownTopic>()
   readonly #consumers = new Set<Consumer>()
@@ -48,8 +83,16 @@ export class Tocsin implements AsyncDisposable {
     if (typeof options === 'string') throw addressAlone(options)
     checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
+    const node = checkNode(options.node)
     const surroundings = { clock: systemClock, random: systemRandom, logger }
-    return new Tocsin({ ...surroundings, store: await openStore(options, surroundings) })
+    const toc = new Tocsin({ ...surroundings, ...(await openStore(options, surroundings)), node })
+    try {
+      await toc.join()
+    } catch (error) {
+      await toc.close()
+      throw error
+    }
+    return toc
   }
 
   /** Use `Tocsin.open`. */
@@ -57,7 +100,29 @@ export class Tocsin implements AsyncDisposable {
     if (parts === undefined)
       throw new TocsinError('bad-option', 'a Tocsin is opened, not made: write await Tocsin.open()')
     this.#parts = parts
-    this.#announcer = new Announcer(parts.logger)
+    const { clock, random, logger } = parts
+    this.#announcer = new Announcer(logger)
+    this.#board = parts.board ?? new MemoryBoard(clock)
+    this.#cluster = new Cluster({
+      board: this.#board,
+      clock,
+      random,
+      logger,
+      announcer: this.#announcer,
+      identity: {
+        name: parts.node ?? `${hostname()}:${process.pid}`,
+        host: hostname(),
+        pid: process.pid,
+        version: VERSION,
+      },
+      timetableNowMs: () => parts.store.nowMs(),
+      slotsOf: (topic) => this.#topics.get(topic)?.settings.current.slots ?? DEFAULT_CONFIG.slots,
+    })
+  }
+
+  /** Hears by which settings the topics run, and tells the other nodes that it is there. */
+  protected async join(): Promise<void> {
+    await this.#cluster.open()
   }
 
   /** A topic by its definition, shared by producers and workers; or by its name, with settings or without. */
@@ -107,6 +172,22 @@ export class Tocsin implements AsyncDisposable {
     return ledger.audit()
   }
 
+  /** The processes of the cluster that are alive, this one first. */
+  async nodes(): Promise<NodeInfo[]> {
+    this.#checkOpen()
+    return (await this.#cluster.cards()).map(({ card, isSelf }) => ({
+      name: card.name,
+      host: card.host,
+      pid: card.pid,
+      version: card.version,
+      startedAt: new Date(card.startedMs),
+      isSelf,
+      capacity: card.topics.reduce((sum, { capacity }) => sum + capacity, 0),
+      slots: Object.fromEntries(card.topics.map(({ topic, owned }) => [topic, owned])),
+      ...card.figures,
+    }))
+  }
+
   /**
    * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
    * it would wait for itself.
@@ -132,13 +213,24 @@ export class Tocsin implements AsyncDisposable {
     enough.abort()
     const left = Math.max(0, endMs - clock.monotonicNow())
     await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout: left })))
+    await this.#cluster.leave()
+    await this.#board.close()
     await this.#parts.store.close()
   }
 
   #declare(definition: TopicDefinition<unknown, unknown>, isBare: boolean): Topic<unknown, unknown> {
     const { store, clock, random, logger } = this.#parts
     const announcer = this.#announcer
-    const settings = new TopicSettings(definition.name, definition.config, announcer, logger)
+    const cluster = this.#cluster
+    const settings = new TopicSettings(
+      definition.name,
+      definition.config,
+      !isBare,
+      cluster.configs,
+      announcer,
+      logger,
+    )
+    settings.onChange(() => cluster.reslotted())
     store.ledger?.govern(definition.name, () => settings.current)
     const handle = new TopicHandle(definition, {
       store,
@@ -147,11 +239,15 @@ export class Tocsin implements AsyncDisposable {
       logger,
       announcer,
       settings,
+      cluster,
       governor: new Governor(),
-      checkOpen: () => this.#checkOpen(),
+      checkOpen: () => {
+        this.#checkOpen()
+        settings.check()
+      },
       consumers: this.#consumers,
     })
-    this.#topics.set(definition.name, { handle, isBare })
+    this.#topics.set(definition.name, { handle, settings, isBare })
     return handle
   }
 
@@ -160,7 +256,7 @@ export class Tocsin implements AsyncDisposable {
   }
 }
 
-const OPEN_FIELDS = [...STORE_FIELDS, 'logger']
+const OPEN_FIELDS = [...STORE_FIELDS, 'node', 'logger']
 
 /** It says where tasks live, but not as what. */
 function addressAlone(address: string): TocsinError {
@@ -199,6 +295,12 @@ function checkSameDefinition(
     `topic '${given.name}' was declared before with ${what}; share one defineTopic, or leave the settings out`,
     { field: 'topic' },
   )
+}
+
+/** Printed in logs and kept in histories. */
+function checkNode(node: unknown): string | undefined {
+  if (node === undefined || (typeof node === 'string' && /^[\x21-\x7e]{1,128}$/.test(node))) return node
+  throw badOption('node', `expected 1 to 128 printable characters without spaces, got ${describeValue(node)}`)
 }
 
 /** A logger that throws must not stop timers. */

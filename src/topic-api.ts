@@ -1,6 +1,7 @@
 /** The public face of a topic. Every optional input also takes undefined. */
 import type { ConfigView, LiveConfig } from './config.ts'
 import type { Duration } from './duration.ts'
+import type { Json } from './errors.ts'
 import type { Instant } from './instant.ts'
 import type { SqliteDatabase } from './ledgers/sqlite/options.ts'
 import type { Context } from './runtime/call.ts'
@@ -89,6 +90,16 @@ export interface Consumer extends AsyncDisposable {
 
 export type BulkScheduled = { readonly created: number; readonly replaced: number; readonly kept: number }
 
+/** A change of a topic's live configuration. */
+export interface ConfigChange {
+  readonly version: number
+  readonly at: Date
+  /** The node that asked for it. */
+  readonly by: string
+  /** What was asked for. */
+  readonly patch: Readonly<Record<string, Json>>
+}
+
 export interface Topic<In, Out> {
   readonly name: string
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
@@ -113,6 +124,8 @@ export interface Topic<In, Out> {
   counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }>
   forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]>
   config(): Promise<ConfigView>
+  /** Who changed what, when: the newest first, 100 at most. */
+  configHistory(options?: { readonly limit?: number | undefined }): Promise<ConfigChange[]>
   configure(patch: LiveConfig, options?: { readonly ifVersion?: number | undefined }): Promise<ConfigView>
   consume(handler: TransactionHandler<Out>, options: Transactional<Out>): Consumer
   consume(handler: Handler<Out>, options?: ConsumeOptions<Out>): Consumer

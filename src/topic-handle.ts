@@ -4,7 +4,7 @@ import type { ConfigView, LiveConfig } from './config.ts'
 import { startConsumer } from './consume.ts'
 import { decodeCursor, encodeCursor } from './cursor.ts'
 import { durationMs } from './duration.ts'
-import { describeValue, TocsinError } from './errors.ts'
+import { type Json, describeValue, TocsinError } from './errors.ts'
 import { InOrder } from './in-order.ts'
 import { instantMs, LAST_INSTANT_MS } from './instant.ts'
 import { checkKey, checkPrefix, checkTag } from './key.ts'
@@ -30,6 +30,7 @@ import type {
   BulkOptions,
   BulkScheduled,
   By,
+  ConfigChange,
   Consumer,
   ConsumeOptions,
   ForecastOptions,
@@ -43,6 +44,8 @@ import type { TopicParts } from './topic-parts.ts'
 
 const PAGE_SIZE = 100
 const PAGE_SIZE_MAX = 1_000
+/** As many changes of a configuration are kept, at least. */
+const HISTORY = 100
 const FORECAST_STEPS_MAX = 10_000
 const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
 const STATES: readonly State[] = ['pending', 'claimed', 'dead', ...ENDED]
@@ -60,6 +63,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#definition = definition
     this.#parts = parts
     this.#scheduler = new Scheduler(definition, parts, this.#order)
+    this.#awaitCreation()
   }
 
   get definition(): TopicDefinition<In, Out> {
@@ -71,6 +75,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#parts.settings.declare(definition.config)
     this.#definition = definition
     this.#scheduler = new Scheduler(definition, this.#parts, this.#order)
+    this.#awaitCreation()
   }
 
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
@@ -279,14 +284,27 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#parts.settings.configure(patch, options.ifVersion)
   }
 
+  async configHistory(options: { readonly limit?: number | undefined } = {}): Promise<ConfigChange[]> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['limit'], 'configHistory')
+    const limit = wholeNumber(options.limit ?? HISTORY, 1, HISTORY, 'limit')
+    const changes = await this.#parts.cluster.configs.history(this.name, limit)
+    return changes.map(({ version, atMs, by, patch }) => ({
+      version,
+      at: new Date(atMs),
+      by,
+      patch: structuredClone(patch) as Record<string, Json>,
+    }))
+  }
+
   async pause(): Promise<void> {
     this.#parts.checkOpen()
-    this.#parts.settings.pause(true)
+    await this.#parts.settings.pause(true)
   }
 
   async resume(): Promise<void> {
     this.#parts.checkOpen()
-    this.#parts.settings.pause(false)
+    await this.#parts.settings.pause(false)
   }
 
   consume(handler: Handler<Out> | TransactionHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
@@ -319,6 +337,12 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
       })
       return { purged }
     },
+  }
+
+  /** Another node may be creating the topic at this moment, and place its keys in another way: writes wait to hear. */
+  #awaitCreation(): void {
+    const { creating } = this.#parts.settings
+    if (creating !== null) void this.#order.run(() => creating, true)
   }
 
   #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts'
+import type { Cluster } from './cluster/cluster.ts'
 import type { Announcer } from './events.ts'
 import type { Logger } from './logger.ts'
 import type { Random } from './random.ts'
@@ -15,6 +16,7 @@ export interface TopicParts {
   readonly logger: Logger
   readonly announcer: Announcer
   readonly settings: TopicSettings
+  readonly cluster: Cluster
   readonly governor: Governor
   /** Throws 'closed' once the Tocsin is. */
   readonly checkOpen: () => void

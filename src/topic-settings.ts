@@ -1,3 +1,6 @@
+import type { SlotBy } from './cell.ts'
+import type { TopicRecord } from './board.ts'
+import type { TopicConfigs } from './cluster/topic-configs.ts'
 import {
   type ConfigView,
   checkConfig,
@@ -13,24 +16,46 @@ import { TocsinError } from './errors.ts'
 import type { Announcer } from './events.ts'
 import type { Logger } from './logger.ts'
 
-/** A topic's settings as they are in force in this process, and who wants to hear when they change. */
+/**
+ * A topic's settings as they are in force: what the code says, under what was set live for the whole cluster. Who wants
+ * to hear when they change is told.
+ */
 export class TopicSettings {
   readonly #topic: string
-  #code: TopicConfig
+  readonly #configs: TopicConfigs
   readonly #announcer: Announcer
   readonly #logger: Logger
   readonly #listeners = new Set<() => void>()
-  #live: TopicConfig = {}
-  #version = 0
-  #paused = false
+  #code: TopicConfig
+  #record: TopicRecord | null
   #settings: Settings
+  #drift = ''
+  /** The code declares it; a name alone says nothing about how it is to be created. */
+  #isDeclared: boolean
+  #creating: Promise<void> | null = null
+  /** The code and the cluster place keys in different ways: nothing may be written. */
+  #conflict: TocsinError | null = null
 
-  constructor(topic: string, code: TopicConfig, announcer: Announcer, logger: Logger) {
+  constructor(
+    topic: string,
+    code: TopicConfig,
+    isDeclared: boolean,
+    configs: TopicConfigs,
+    announcer: Announcer,
+    logger: Logger,
+  ) {
     this.#topic = topic
-    this.#code = checkConfig(code, `topic '${topic}'`)
+    this.#configs = configs
     this.#announcer = announcer
     this.#logger = logger
-    this.#settings = settingsOf(effectiveConfig(this.#code, this.#live), `topic '${topic}'`)
+    this.#isDeclared = isDeclared
+    this.#code = checkConfig(code, `topic '${topic}'`)
+    this.#record = configs.get(topic)
+    if (isDeclared) this.#checkPlacing(this.#code.slotBy)
+    this.#settings = this.#compute()
+    configs.onChange(topic, () => this.#heard())
+    this.#announceDrift()
+    this.#create()
   }
 
   get current(): Settings {
@@ -38,20 +63,30 @@ export class TopicSettings {
   }
 
   get paused(): boolean {
-    return this.#paused
+    return this.#record?.isPaused ?? false
+  }
+
+  /** Resolves when it is known how the topic was created; null: it is known. Never rejects. */
+  get creating(): Promise<void> | null {
+    return this.#creating
+  }
+
+  /** Throws when keys would be placed otherwise than they are. */
+  check(): void {
+    if (this.#conflict !== null) throw this.#conflict
   }
 
   view(): ConfigView {
-    const effective = effectiveConfig(this.#code, this.#live)
-    const layers = { effective, live: this.#live, code: this.#code }
+    const layers = { effective: this.#effective(), live: this.#record?.live ?? {}, code: this.#code }
     // A copy: what is shown is not a way to change it.
-    return { version: this.#version, ...structuredClone(layers), paused: this.#paused }
+    return { version: this.#record?.version ?? 0, ...structuredClone(layers), paused: this.paused }
   }
 
   /** What the code says, when it says so after the topic was used by its name alone. */
   declare(code: TopicConfig): void {
     const checked = checkConfig(code, `topic '${this.#topic}'`)
-    const settings = settingsOf(effectiveConfig(checked, this.#live), `topic '${this.#topic}'`)
+    this.#checkPlacing(checked.slotBy)
+    const settings = settingsOf(this.#effective(checked), `topic '${this.#topic}'`)
     if (settings.slotBy !== this.#settings.slotBy)
       throw new TocsinError(
         'bad-topic',
@@ -60,31 +95,39 @@ export class TopicSettings {
       )
     this.#code = checked
     this.#settings = settings
+    this.#isDeclared = true
     for (const listener of this.#listeners) listener()
     this.#announceDrift()
+    this.#create()
   }
 
   /** All of the patch or nothing of it. */
-  configure(patch: LiveConfig, ifVersion: number | undefined): ConfigView {
-    if (ifVersion !== undefined && ifVersion !== this.#version)
-      throw new TocsinError(
-        'version-conflict',
-        `topic '${this.#topic}': version ${ifVersion} was expected, ${this.#version} is in force; read config() again`,
-        { expected: ifVersion, version: this.#version },
-      )
-    const live = patchLive(this.#live, patch, `topic '${this.#topic}'`)
-    const settings = settingsOf(effectiveConfig(this.#code, live), `topic '${this.#topic}'`)
-    this.#live = live
-    this.#settings = settings
-    this.#changed()
-    this.#announceDrift()
+  async configure(patch: LiveConfig, ifVersion: number | undefined): Promise<ConfigView> {
+    const where = `topic '${this.#topic}'`
+    const patched = (live: TopicConfig) => {
+      const next = patchLive(live, patch, where)
+      settingsOf(this.#effective(this.#code, next), where)
+      return next
+    }
+    // A mistake is refused before anybody is asked.
+    patched(this.#record?.live ?? {})
+    await this.#created()
+    await this.#configs.change(
+      this.#topic,
+      ({ live, isPaused }) => ({ live: patched(live), isPaused, patch }),
+      ifVersion,
+    )
     return this.view()
   }
 
-  pause(paused: boolean): void {
-    if (this.#paused === paused) return
-    this.#paused = paused
-    this.#changed()
+  async pause(paused: boolean): Promise<void> {
+    await this.#created()
+    if (this.paused === paused) return
+    await this.#configs.change(
+      this.#topic,
+      ({ live }) => ({ live, isPaused: paused, patch: { paused } }),
+      undefined,
+    )
   }
 
   onChange(listener: () => void): () => void {
@@ -92,16 +135,90 @@ export class TopicSettings {
     return () => void this.#listeners.delete(listener)
   }
 
-  #changed(): void {
-    this.#version++
-    const { version, effective, paused } = this.view()
-    for (const listener of this.#listeners) listener()
-    this.#announcer.emit('config', { topic: this.#topic, version, effective, paused })
+  #effective(code = this.#code, live = this.#record?.live ?? {}): TopicConfig {
+    // In code these two count when the topic is created, and never again.
+    const asCreated = this.#record === null ? {} : { slots: this.#record.slots, slotBy: this.#record.slotBy }
+    return effectiveConfig({ ...code, ...asCreated }, live)
   }
 
-  /** A value that the code asks for and does not get is said aloud, never passed over. */
+  #compute(): Settings {
+    return settingsOf(this.#effective(), `topic '${this.#topic}'`)
+  }
+
+  /** Created, changed or forgotten, by whichever node. */
+  #heard(): void {
+    const before = this.#record
+    this.#record = this.#configs.get(this.#topic)
+    this.#watchPlacing()
+    this.#settings = this.#compute()
+    for (const listener of this.#listeners) listener()
+    if (this.#record !== null && this.#record.version !== (before?.version ?? 0)) {
+      const { version, effective, paused } = this.view()
+      this.#announcer.emit('config', { topic: this.#topic, version, effective, paused })
+    }
+    this.#announceDrift()
+    if (this.#record === null) this.#create()
+  }
+
+  /** Before anybody can go by it: if it is unknown how the topic is placed, writes wait for the answer. */
+  #create(): void {
+    if (!this.#isDeclared || this.#record !== null || this.#creating !== null) return
+    const { slots, slotBy } = this.#settings
+    const creating = this.#configs
+      .create(this.#topic, slots, slotBy)
+      .then(
+        () => {},
+        (error: unknown) => {
+          this.#logger.warn({ topic: this.#topic, error }, 'the topic could not be created yet')
+          this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
+        },
+      )
+      .finally(() => {
+        this.#creating = null
+      })
+    // Nobody else can have created it otherwise where there is nobody else.
+    if (this.#configs.isShared) this.#creating = creating
+  }
+
+  /** Live settings need a record to be written to. */
+  async #created(): Promise<void> {
+    await this.#creating
+    this.check()
+    if (this.#record !== null) return
+    const { slots, slotBy } = this.#settings
+    await this.#configs.create(this.#topic, slots, slotBy)
+    this.check()
+  }
+
+  #watchPlacing(): void {
+    this.#conflict = null
+    const wanted = this.#isDeclared ? (this.#code.slotBy ?? 'key') : undefined
+    try {
+      this.#checkPlacing(wanted)
+    } catch (error) {
+      this.#conflict = error as TocsinError
+      this.#logger.error({ topic: this.#topic, error }, 'nothing is written to the topic by this process')
+      this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
+    }
+  }
+
+  #checkPlacing(wanted: SlotBy = 'key'): void {
+    const placed = this.#record?.slotBy ?? wanted
+    if (placed === wanted || !this.#isDeclared) return
+    throw new TocsinError(
+      'bad-topic',
+      `topic '${this.#topic}' was created with slotBy '${placed}', which places its tasks and is fixed; this program says '${wanted}'. Make the code say '${placed}', or use another topic`,
+      { field: 'slotBy' },
+    )
+  }
+
+  /** A value that the code asks for and does not get is said aloud, never passed over; once, until it is another one. */
   #announceDrift(): void {
-    for (const row of driftOf(this.#code, this.view().effective)) {
+    const rows = driftOf(this.#code, this.view().effective)
+    const drift = JSON.stringify(rows)
+    if (drift === this.#drift) return
+    this.#drift = drift
+    for (const row of rows) {
       this.#logger.warn({ topic: this.#topic, ...row }, 'the live configuration overrides what the code says')
       this.#announcer.emit('drift', { topic: this.#topic, ...row })
     }

@@ -11,6 +11,7 @@ import type { Claim, Look } from '../timetable.ts'
 import type { Governor } from './governor.ts'
 import { HeldClaim, type HeldTask, type SentClaim } from './held.ts'
 import { Puller, type PullerHost } from './puller.ts'
+import { rateOfShare } from './rate-share.ts'
 import { Room } from './room.ts'
 import { Worker, type WorkerParts } from './worker.ts'
 
@@ -20,6 +21,8 @@ export interface ConsumerParts<Out> extends WorkerParts<Out> {
   readonly governor: Governor
   /** Calls of the handler at a time. */
   readonly concurrency: number
+  /** The slots to pull, and of how many. */
+  readonly share: () => { readonly owned: readonly number[]; readonly slots: number }
 }
 
 export interface StopReport {
@@ -40,7 +43,10 @@ export class RunningConsumer<Out> implements PullerHost {
   readonly #worker: Worker<Out>
   readonly #oneByOne: boolean
   readonly #unwatch: () => void
-  #pullers: Puller[] = []
+  /** By slot. */
+  readonly #pullers = new Map<number, Puller>()
+  /** Of how many slots these are some; 0: none was dealt yet. */
+  #slots = 0
   #retired: Promise<unknown> = Promise.resolve()
   #queue: HeldTask[] = []
   #startsSoon = false
@@ -53,16 +59,32 @@ export class RunningConsumer<Out> implements PullerHost {
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
     this.#oneByOne = !parts.batched && parts.guard === null
-    this.#room = new Room(parts.clock, parts.governor, parts.settings, parts.concurrency, parts.batched)
+    this.#room = new Room(
+      parts.clock,
+      parts.governor,
+      parts.settings,
+      () => rateOfShare(parts.settings().rate, parts.share()),
+      parts.concurrency,
+      parts.batched,
+    )
     this.#worker = new Worker(parts, this.#room, () => this.#goOn())
     this.#unwatch = parts.store.watch(parts.topic, {
-      wake: (cell, ...ring) => this.#pullers[cell % this.#pullers.length]?.wake(cell, ...ring),
+      wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
       limit: (cell, key, stamp, endMs) => this.#worker.limit(cell, key, stamp, endMs),
       // Given back by its stamp, a task that was replaced answers 'stale', and the others come again at once.
       missed: () => this.#giveBackQueue(),
     })
-    this.#deal()
+    this.deal()
+  }
+
+  get inFlightCount(): number {
+    return this.#worker.inFlightCount
+  }
+
+  /** Tasks whose handlers answered in time. */
+  get finishedCount(): number {
+    return this.#worker.finishedCount
   }
 
   /** Outcomes that came too late to count. */
@@ -74,8 +96,28 @@ export class RunningConsumer<Out> implements PullerHost {
   reconfigure(): void {
     if (this.#stopping !== null) return
     if (this.#parts.paused()) this.#giveBackQueue()
-    if (this.#parts.settings().slots !== this.#pullers.length) this.#deal()
-    for (const puller of this.#pullers) puller.nudge()
+    for (const puller of this.#pullers.values()) puller.nudge()
+  }
+
+  /** Other slots are ours. Nothing moves: only who looks changes, and what was claimed before is carried out here. */
+  deal(): void {
+    if (this.#stopping !== null) return
+    const { clock, store, share } = this.#parts
+    const { owned, slots } = share()
+    const isRedealt = slots !== this.#slots
+    const leaving = [...this.#pullers].filter(([slot]) => isRedealt || !owned.includes(slot))
+    this.#retired = Promise.all([this.#retired, ...leaving.map(([, puller]) => puller.stop())])
+    for (const [slot] of leaving) this.#pullers.delete(slot)
+    this.#room.forgetWaiters()
+    this.#slots = slots
+    for (const slot of owned) {
+      if (this.#pullers.has(slot)) continue
+      const puller = new Puller(clock, this, cellsOfSlot(slot, slots), store.lookMs)
+      this.#pullers.set(slot, puller)
+      puller.start()
+    }
+    // Those that stay may have waited among those that were forgotten.
+    for (const puller of this.#pullers.values()) puller.nudge()
   }
 
   stop(timeoutMs: number): Promise<StopReport> {
@@ -157,7 +199,7 @@ export class RunningConsumer<Out> implements PullerHost {
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
-    for (const puller of this.#pullers) puller.reached(recordMs)
+    for (const puller of this.#pullers.values()) puller.reached(recordMs)
   }
 
   #accept(claim: HeldClaim, from: 'lanes' | 'suspects'): void {
@@ -231,26 +273,11 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#room.offer()
   }
 
-  /** Deals the cells to as many pullers as the topic has slots. Nothing moves: only who looks changes. */
-  #deal(): void {
-    const { clock, settings, store, announcer, topic } = this.#parts
-    this.#retired = Promise.all([this.#retired, ...this.#pullers.map((puller) => puller.stop())])
-    this.#room.forgetWaiters()
-    const { slots } = settings()
-    const cells = (slot: number) => cellsOfSlot(slot, slots)
-    this.#pullers = Array.from(
-      { length: slots },
-      (_, slot) => new Puller(clock, this, cells(slot), store.lookMs),
-    )
-    for (const puller of this.#pullers) puller.start()
-    announcer.emit('slots', { topic, owned: this.#pullers.map((_, slot) => slot) })
-  }
-
   async #stop(timeoutMs: number): Promise<StopReport> {
     const finishedBefore = this.#worker.finishedCount
     const givenBackBefore = this.#givenBackCount
     this.#giveBackQueue()
-    await Promise.all([this.#retired, ...this.#pullers.map((puller) => puller.stop())])
+    await Promise.all([this.#retired, ...[...this.#pullers.values()].map((puller) => puller.stop())])
     await this.#worker.quiet(timeoutMs)
     const finished = this.#worker.finishedCount - finishedBefore
     const { released } = await this.#worker.stop()

@@ -7,7 +7,17 @@ import { Room } from './room.ts'
 function roomOf(places: number, config: TopicConfig = {}, batched = false) {
   const clock = new VirtualClock(0)
   const settings = settingsOf(effectiveConfig(config, {}), 'topic')
-  return { clock, room: new Room(clock, new Governor(), () => settings, places, batched) }
+  return {
+    clock,
+    room: new Room(
+      clock,
+      new Governor(),
+      () => settings,
+      () => settings.rate,
+      places,
+      batched,
+    ),
+  }
 }
 
 const nobody = () => {}

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { Settings } from '../config.ts'
-import type { Governor } from './governor.ts'
+import type { Governor, Rate } from './governor.ts'
 import { RateMeter } from './rate-meter.ts'
 
 /** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most some batches. */
@@ -28,6 +28,8 @@ const SHARE_MIN = 16
 export class Room {
   readonly #clock: Clock
   readonly #settings: () => Settings
+  /** This node's part of the topic's. */
+  readonly #rate: () => Rate | null
   readonly #places: number
   readonly #batched: boolean
   readonly #meter: RateMeter
@@ -51,10 +53,18 @@ export class Room {
   /** Outcomes not recorded yet; the timetable is slow or away when there are many, and more claims would not help. */
   unrecorded = 0
 
-  constructor(clock: Clock, governor: Governor, settings: () => Settings, places: number, batched: boolean) {
+  constructor(
+    clock: Clock,
+    governor: Governor,
+    settings: () => Settings,
+    rate: () => Rate | null,
+    places: number,
+    batched: boolean,
+  ) {
     this.#clock = clock
     this.#governor = governor
     this.#settings = settings
+    this.#rate = rate
     this.#places = places
     this.#batched = batched
     this.#meter = new RateMeter(clock.monotonicNow())
@@ -70,10 +80,10 @@ export class Room {
 
   /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
   reserve(whenRoom: () => void): number {
-    const { rate, batchSize } = this.#settings()
+    const { batchSize } = this.#settings()
     if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
     const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, CLAIM_MAX) : 0
-    const granted = wanted === 0 ? 0 : this.#governor.take(wanted, rate, this.#clock.monotonicNow())
+    const granted = wanted === 0 ? 0 : this.#governor.take(wanted, this.#rate(), this.#clock.monotonicNow())
     if (granted === 0) this.#hungry.add(whenRoom)
     this.#reserved += granted
     return granted
@@ -91,14 +101,14 @@ export class Room {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone !== 'no') return this.#aloneUntilMs
     if (this.#room() === 0) return Number.POSITIVE_INFINITY
-    return Math.max(nowMs, this.#governor.nextMs(this.#settings().rate, nowMs))
+    return Math.max(nowMs, this.#governor.nextMs(this.#rate(), nowMs))
   }
 
   /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
   nextAloneMs(whenIdle: () => void): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone === 'no')
-      return Math.max(this.#aloneNotBeforeMs, this.#governor.nextMs(this.#settings().rate, nowMs))
+      return Math.max(this.#aloneNotBeforeMs, this.#governor.nextMs(this.#rate(), nowMs))
     this.#lonely.add(whenIdle)
     return Number.POSITIVE_INFINITY
   }
@@ -132,11 +142,11 @@ export class Room {
    */
   reserveAlone(whenIdle: () => void): boolean {
     const nowMs = this.#clock.monotonicNow()
-    const { leaseMs, rate } = this.#settings()
+    const { leaseMs } = this.#settings()
     if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return false
     if (this.#alone === 'no') this.#aloneSinceMs = nowMs
     if (this.#alone !== 'taken' && this.isIdle) {
-      if (this.#governor.take(1, rate, nowMs) === 0) return false
+      if (this.#governor.take(1, this.#rate(), nowMs) === 0) return false
       this.#alone = 'taken'
       this.#aloneUntilMs = nowMs + leaseMs
       this.#reserved++
@@ -161,9 +171,7 @@ export class Room {
 
   #mayGrant(): boolean {
     const nowMs = this.#clock.monotonicNow()
-    return (
-      this.#alone === 'no' && this.#room() > 0 && this.#governor.nextMs(this.#settings().rate, nowMs) <= nowMs
-    )
+    return this.#alone === 'no' && this.#room() > 0 && this.#governor.nextMs(this.#rate(), nowMs) <= nowMs
   }
 
   /** The pullers were replaced: nobody waits any more. */

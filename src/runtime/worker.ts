@@ -98,6 +98,11 @@ export class Worker<Out> {
     )
   }
 
+  /** Tasks in our hands: claimed, and no outcome recorded yet. */
+  get inFlightCount(): number {
+    return [...this.#claims.values()].reduce((sum, { open }) => sum + open, 0)
+  }
+
   /** From now on its lease is kept, until each of its tasks is settled. */
   hold(claim: HeldClaim): void {
     this.#renewer.add(claim)

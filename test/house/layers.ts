@@ -1,7 +1,7 @@
 /**
  * House rule 'one way': imports in src/ point one way, from what runs to what is pure.
  *
- *   pure  <-  ports  <-  adapters, runtime  <-  store  <-  face  <-  testing
+ *   pure  <-  ports  <-  adapters, runtime  <-  store, cluster  <-  face  <-  testing
  *
  * A file may import its own layer and those that its layer lists. Whoever adds a folder adds a row, or the test
  * that reads this table is red.
@@ -10,17 +10,21 @@ type Layer = { files: RegExp; mayImport: string[] }
 
 /** The first row that matches a path is its layer. */
 const LAYERS: Record<string, Layer> = {
-  testing: { files: /^src\/testing\//, mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'face'] },
+  testing: {
+    files: /^src\/testing\//,
+    mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster', 'face'],
+  },
   adapters: { files: /^src\/(timetables|ledgers)\//, mayImport: ['pure', 'ports'] },
   store: { files: /^src\/store\//, mayImport: ['pure', 'ports', 'runtime'] },
+  cluster: { files: /^src\/cluster\//, mayImport: ['pure', 'ports', 'runtime'] },
   runtime: { files: /^src\/runtime\//, mayImport: ['pure', 'ports'] },
   face: {
     files:
-      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|scheduler|consume|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
-    mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store'],
+      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|topic-settings|scheduler|consume|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
+    mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster'],
   },
   ports: {
-    files: /^src\/(timetable|ledger|store|cursor|list-position|new-entry|ring-time)\.ts$/,
+    files: /^src\/(timetable|ledger|store|board|cursor|list-position|new-entry|ring-time)\.ts$/,
     mayImport: ['pure'],
   },
   pure: { files: /^src\/[^/]+\.ts$/, mayImport: [] },

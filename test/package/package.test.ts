@@ -4,6 +4,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { VERSION } from '../../src/version.ts'
 import { read, ROOT } from '../docs/markdown.ts'
 import { importsOf } from '../house/layers.ts'
 
@@ -42,6 +43,10 @@ describe('the package', () => {
     expect(await node('--input-type=module', '-e', script)).toBe(
       'Tocsin,TocsinError,defineTopic TestTocsin,context,task,testTocsin',
     )
+  })
+
+  it('knows its own version', () => {
+    expect(VERSION).toBe((JSON.parse(read('package.json')) as { version: string }).version)
   })
 
   it('is required, because nothing in it awaits at top level', async () => {

@@ -529,7 +529,7 @@ describe('delivered', () => {
         () => false,
       )
     await expect.poll(known, { timeout: 10_000 }).toBe(true)
-    await say(`schedule('order.unpaid', 'never', delay => '500 ms', payload => '0')`)
+    await say(`schedule('order.unpaid', 'never', delay => '10 s', payload => '0')`)
     await say(`schedule('order.unpaid', 'moved', delay => '1 hour', payload => '1')`)
     await say(
       `schedule('order.unpaid', 'soon', now() + interval '1 second', '{"orderId":"42"}', tags => '{shop:9}', priority => 'high')`,
@@ -652,7 +652,7 @@ describe('in the database', () => {
     await using opened = await Tocsin.open({ ledger: old, logger: false })
     const facts = await sql<{ name: string; value: string }>(old, 'SELECT name, value FROM tocsin.meta')
     expect(Object.fromEntries(facts.map(({ name, value }) => [name, value]))).toEqual({
-      format: '2',
+      format: '3',
       id: 'abc',
       partitions: '1',
       shard: '1 of 1',

@@ -126,8 +126,8 @@ describe('a consumer is woken by another process', () => {
           topic.schedule({ key: `k${n}`, delay: 0, payload: n }),
         ])
         await fired.has(`k${n}`)
-        // It is not there to be cut while it comes back from the time before.
-        expect(['0', '1']).toContain(cut)
+        // Each process has one, for wakes and the board; it is not there to be cut while it comes back from before.
+        expect(['0', '1', '2']).toContain(cut)
       }
     },
     TIMEOUT_MS,
@@ -173,7 +173,7 @@ describe('slots', () => {
 
       expect(fired.counts.size).toBe(TASKS)
       expect([...fired.counts].filter(([, count]) => count > 1)).toEqual([])
-      expect([...seen].toSorted((a, b) => a - b)).toEqual([8, 64])
+      expect([...seen].toSorted((a, b) => a - b)).toEqual([8, 16, 64])
       expect(await topic.counts()).toEqual({ pending: CELLS, due: 0, claimed: 0, dead: 0 })
       expect(await lanes('slots')).toEqual(before)
     },

@@ -32,6 +32,7 @@ import type {
 } from '../../timetable.ts'
 import { Failure, Later, type RunKind, type Runs } from '../../runs.ts'
 import { COUNTERS } from '../rows.ts'
+import { PostgresBoard } from './board.ts'
 import type { Database } from './database.ts'
 import type { HandlerTransactions } from './handler-transactions.ts'
 import type { Listener } from './listener.ts'
@@ -81,6 +82,8 @@ type Work<I, A> = (speaker: Speaker, topic: TopicName, items: readonly I[]) => P
 /** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
 export class PostgresLedger implements Ledger {
   readonly id: string
+  /** Of a ledger over several databases, that of the first one. */
+  readonly board: PostgresBoard
   readonly #parts: PostgresParts
   readonly #readings: Readings
   #isAsking = false
@@ -89,7 +92,8 @@ export class PostgresLedger implements Ledger {
   constructor(parts: PostgresParts) {
     this.#parts = parts
     this.id = parts.id
-    const { database } = parts
+    const { database, listener } = parts
+    this.board = new PostgresBoard(database, listener)
     this.#readings = new Readings((text, values) => database.ask('read', text, values))
   }
 

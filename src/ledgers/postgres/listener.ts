@@ -3,8 +3,10 @@ import { type Clock, sleep, withDeadline } from '../../clock.ts'
 import type { Logger } from '../../logger.ts'
 import type { Random } from '../../random.ts'
 
-/** All ledgers of a database speak on one channel: what is said is a topic's name. */
-const CHANNEL = 'tocsin'
+/** All ledgers of a database speak on one channel: what is said is a topic's name, or begins with '?'. */
+export const CHANNEL = 'tocsin'
+/** There is something new on the board. Who does not know it ignores it, as everything that begins so. */
+export const BOARD_NEWS = '?board'
 
 /** A connection that is lost, or cannot be had, is asked for again after so long. */
 const RECONNECT_MS = 1_000
@@ -27,6 +29,7 @@ export class Listener {
   readonly #logger: Logger
   readonly #callTimeoutMs: number
   readonly #listeners = new Set<(topic: string | null) => void>()
+  readonly #boardListeners = new Set<{ readonly onNews: () => void }>()
   readonly #stop = new AbortController()
   #running: Promise<void> | null = null
 
@@ -44,12 +47,23 @@ export class Listener {
     return () => this.#listeners.delete(onNear)
   }
 
+  /** The same for news of the board, on the same connection. */
+  listenToBoard(onNews: () => void): () => void {
+    // An object for each: the same function may listen twice, and end once.
+    const listener = { onNews }
+    this.#boardListeners.add(listener)
+    this.#running ??= this.#run()
+    return () => this.#boardListeners.delete(listener)
+  }
+
   async close(): Promise<void> {
     this.#stop.abort()
     await this.#running
   }
 
   async #run(): Promise<void> {
+    // Whoever listens keeps a connection for itself: of one there would be none left.
+    if (this.#pool.options.max === 1) return
     while (!this.#stop.signal.aborted) {
       const client = await this.#connected()
       if (client !== null) {
@@ -83,6 +97,7 @@ export class Listener {
     })
     const onNotification = ({ payload = '' }: { payload?: string | undefined }) => {
       if (payload === nonce) hearEcho()
+      else if (payload === BOARD_NEWS) this.#tellOfBoard()
       else if (!payload.startsWith('?')) this.#tell(payload)
     }
     client.on('error', end)
@@ -98,6 +113,7 @@ export class Listener {
       ])
       if (!isHeard) return false
       this.#tell(null)
+      this.#tellOfBoard()
       while (!over.signal.aborted) {
         await sleep(this.#clock, CHECK_MS, over.signal, true)
         if (!over.signal.aborted) await this.#inTime(client.query('SELECT 1'))
@@ -117,5 +133,9 @@ export class Listener {
 
   #tell(topic: string | null): void {
     for (const listener of this.#listeners) listener(topic)
+  }
+
+  #tellOfBoard(): void {
+    for (const { onNews } of this.#boardListeners) onNews()
   }
 }

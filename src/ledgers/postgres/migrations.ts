@@ -112,6 +112,43 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         ADD COLUMN is_placed boolean NOT NULL DEFAULT false;
     `,
   },
+  {
+    name: '003_board',
+    sql: () => `
+      -- The cards of the nodes. Not in the log: a beat waits for no disk, and what a crash takes is up again with the next
+      -- beat. Nearly all of each page is room for the beats of its cards, which then touch no index.
+      CREATE UNLOGGED TABLE tocsin.node (
+        id text COLLATE "C" PRIMARY KEY,
+        beats bigint NOT NULL,
+        edition bigint NOT NULL,
+        beat_at timestamptz NOT NULL,
+        card text NOT NULL
+      ) WITH (fillfactor = 20);
+
+      -- By which settings each topic runs, on every node.
+      CREATE TABLE tocsin.topic_config (
+        topic text COLLATE "C" PRIMARY KEY,
+        version integer NOT NULL,
+        slots smallint NOT NULL,
+        slot_by text NOT NULL CHECK (slot_by IN ('key', 'prefix')),
+        live text NOT NULL,
+        is_paused boolean NOT NULL,
+        -- The change that made this version. Null: it is as it was created.
+        change_id text
+      );
+
+      -- Who changed them when: the last ones of each topic.
+      CREATE TABLE tocsin.config_change (
+        topic text COLLATE "C" NOT NULL,
+        version integer NOT NULL,
+        change_id text NOT NULL,
+        changed_at timestamptz NOT NULL,
+        changed_by text NOT NULL,
+        patch text NOT NULL,
+        PRIMARY KEY (topic, version)
+      );
+    `,
+  },
 ]
 
 /** Ids that one statement takes in advance. */

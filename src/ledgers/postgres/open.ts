@@ -180,7 +180,8 @@ async function migrated(
   wanted: LedgerFacts,
   where: string,
 ): Promise<{ facts: LedgerFacts; areStepsMade: boolean }> {
-  await client.query('BEGIN')
+  // Whatever the database is set to: who waited for the lock must see what the one before it made.
+  await client.query('BEGIN ISOLATION LEVEL READ COMMITTED')
   try {
     const facts = await migrate(client as unknown as Migrating, wanted, where)
     const areStepsMade = await makeSteps(client)

@@ -1,6 +1,7 @@
 import type { Database } from 'better-sqlite3'
 import { type Clock, sleep } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
+import { Records } from './records.ts'
 import type { Transitions } from './transitions.ts'
 import { isBusy, translated } from './trouble.ts'
 
@@ -10,13 +11,14 @@ const HOLD_MS = 20
 const BUSY_MS_MIN = 1
 const BUSY_MS_MAX = 50
 
-/** A transition by its name: it can be sent to another thread. */
+/** A transition, or a change of settings, by its name: it can be sent to another thread. */
 export interface Step {
-  readonly name: StepName
+  readonly name: StepName | RecordStepName
   readonly args: readonly unknown[]
 }
 
 export type StepName = Exclude<keyof Transitions, 'writeBooks' | 'undone'>
+export type RecordStepName = 'createRecord' | 'changeRecord'
 
 /** Where writes go: this thread, or one of their own. Answers come in the order of the questions. */
 export interface Writer {
@@ -39,6 +41,7 @@ interface Job {
 export class Committer implements Writer {
   readonly #database: Database
   readonly #transitions: Transitions
+  readonly #records: Records
   readonly #clock: Clock
   readonly #callTimeoutMs: number
   readonly #where: string
@@ -56,6 +59,7 @@ export class Committer implements Writer {
   ) {
     this.#database = database
     this.#transitions = transitions
+    this.#records = new Records(database)
     this.#clock = clock
     this.#callTimeoutMs = callTimeoutMs
     this.#where = where
@@ -113,7 +117,7 @@ export class Committer implements Writer {
       do {
         const job = this.#jobs.shift() as Job
         failed = job
-        done.push({ job, answer: carryOut(this.#transitions, job.step) })
+        done.push({ job, answer: this.#carryOut(job.step) })
         failed = undefined
       } while (this.#jobs.length > 0 && clock.monotonicNow() < untilMs)
       this.#transitions.writeBooks()
@@ -133,6 +137,12 @@ export class Committer implements Writer {
     }
     for (const { job, answer } of done) job.resolve(answer)
     return true
+  }
+
+  #carryOut({ name, args }: Step): unknown {
+    const carry = isRecordStep(name) ? this.#records[name] : this.#transitions[name]
+    const hands = isRecordStep(name) ? this.#records : this.#transitions
+    return (carry as (...args: readonly unknown[]) => unknown).call(hands, ...args)
   }
 
   #undo(): void {
@@ -165,6 +175,6 @@ export class Committer implements Writer {
   }
 }
 
-function carryOut(transitions: Transitions, { name, args }: Step): unknown {
-  return (transitions[name] as (...args: readonly unknown[]) => unknown).call(transitions, ...args)
+function isRecordStep(name: string): name is RecordStepName {
+  return name === 'createRecord' || name === 'changeRecord'
 }

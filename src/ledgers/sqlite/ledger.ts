@@ -28,6 +28,7 @@ import type {
   RingTime,
   Selection,
 } from '../../timetable.ts'
+import { SqliteBoard } from './board.ts'
 import type { StepName, Writer } from './committer.ts'
 import type { Moment } from './moment.ts'
 import type { Readings } from './readings.ts'
@@ -49,10 +50,12 @@ type StepArgs<N extends StepName> = Parameters<Transitions[N]> extends [...infer
 
 /** The ledger of one process, in a file. What is written is answered when it is on the disk. */
 export class SqliteLedger implements Ledger {
+  readonly board: SqliteBoard
   readonly #parts: SqliteParts
 
   constructor(parts: SqliteParts) {
     this.#parts = parts
+    this.board = new SqliteBoard({ ...parts, records: parts.readings.records })
   }
 
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {

@@ -91,6 +91,31 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
       CREATE UNIQUE INDEX tocsin_dead ON tocsin_ended (topic, cell, key) WHERE state = 4;
     `,
   },
+  {
+    name: '002_config',
+    sql: `
+      -- By which settings each topic runs.
+      CREATE TABLE tocsin_config (
+        topic TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        slots INTEGER NOT NULL,
+        slot_by TEXT NOT NULL,
+        live TEXT NOT NULL,
+        is_paused INTEGER NOT NULL
+      ) STRICT, WITHOUT ROWID;
+
+      -- Who changed them when: the last ones of each topic.
+      CREATE TABLE tocsin_config_change (
+        topic TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        change_id TEXT NOT NULL,
+        changed_ms INTEGER NOT NULL,
+        changed_by TEXT NOT NULL,
+        patch TEXT NOT NULL,
+        PRIMARY KEY (topic, version)
+      ) STRICT, WITHOUT ROWID;
+    `,
+  },
 ]
 
 /** Brings the tables up to date, in one transaction. Answers the names of the steps it took. */

@@ -16,6 +16,7 @@ import type {
 } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
+import { Records } from './records.ts'
 import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
 
 /** Keys that one page of `find` brings. */
@@ -32,6 +33,7 @@ interface TopicRow {
 }
 
 export class Readings {
+  readonly records: Records
   readonly #database: Database
   readonly #session: number
   readonly #statements: ReturnType<typeof prepareAll>
@@ -40,6 +42,7 @@ export class Readings {
     this.#database = database
     this.#session = session
     this.#statements = prepareAll(database)
+    this.records = new Records(database)
   }
 
   get(topicName: string, { key, cell }: Place): EntryView | null {

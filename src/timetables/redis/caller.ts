@@ -1,7 +1,7 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import type { Call, Connection } from './connection.ts'
-import type { CellKeys } from './keys.ts'
+import type { ScriptKeys } from './keys.ts'
 import type { RecordClock } from '../../record-clock.ts'
 import type { ScriptName, Scripts } from './scripts.ts'
 import { refused } from './trouble.ts'
@@ -9,6 +9,11 @@ import { refused } from './trouble.ts'
 /** The steps that may be sent again when their reply is lost: a second time they do nothing new. */
 const REPEATABLE: ReadonlySet<ScriptName> = new Set([
   'begin',
+  // Not 'board/change': whoever repeats it asks whether it is theirs, and no answer is no answer to that.
+  'board/beat',
+  'board/bury',
+  'board/create',
+  'board/leave',
   'claim',
   'counts',
   'extend',
@@ -30,7 +35,7 @@ const REPEATABLE: ReadonlySet<ScriptName> = new Set([
   'settle',
 ])
 
-/** Runs scripts on cells. Each answer begins with the moment by Redis's clock at which it was decided. */
+/** Runs scripts on cells and on the board. Each answer begins with the moment by Redis's clock at which it was decided. */
 export class Caller {
   readonly #connection: Connection
   readonly #scripts: Scripts
@@ -54,7 +59,7 @@ export class Caller {
 
   async run<A extends readonly unknown[]>(
     name: ScriptName,
-    keys: CellKeys,
+    keys: ScriptKeys,
     args: readonly (string | Buffer)[],
     deadlineMs = this.deadlineMs(),
   ): Promise<[nowMs: number, ...A]> {

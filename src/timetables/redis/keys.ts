@@ -19,15 +19,30 @@ const NAMES = [
   'wake',
 ] as const
 
-/** The keys of one cell. They share a hash tag, so that a cell lives on one node of a Cluster, and cells on all. */
-export interface CellKeys {
+/** In the order in which lua/shared/board.lua takes them. The last is no key but the board's channel. */
+const BOARD_NAMES = ['beats', 'cards', 'topics', 'meta', 'news'] as const
+
+/** All that a script may touch: it is told at each call. */
+export interface ScriptKeys {
   readonly all: readonly string[]
+}
+
+/** The keys of one cell. They share a hash tag, so that a cell lives on one node of a Cluster, and cells on all. */
+export interface CellKeys extends ScriptKeys {
   readonly meta: string
+  readonly channel: string
+}
+
+/** The board's, with a hash tag of its own. */
+export interface BoardKeys extends ScriptKeys {
+  readonly cards: string
+  readonly topics: string
   readonly channel: string
 }
 
 /** Made once per topic and kept: a script call names all the keys it may touch. */
 export class Keys {
+  readonly board: BoardKeys
   readonly #prefix: string
   readonly #channelEnd: string
   readonly #topics = new Map<string, readonly CellKeys[]>()
@@ -36,6 +51,7 @@ export class Keys {
   constructor(prefix: string, database = 0) {
     this.#prefix = prefix
     this.#channelEnd = database === 0 ? '' : `:${database}`
+    this.board = this.#makeBoard()
   }
 
   /** What every key and channel matches. */
@@ -58,6 +74,23 @@ export class Keys {
   /** A queue per cell for what is to be done there, by the name of its meta key. */
   queuesOf(topic: string): string[] {
     return this.ofTopic(topic).map(({ meta }) => meta)
+  }
+
+  /** The board's, and besides where the changes of a topic are. */
+  boardOf(topic: string): BoardKeys & { readonly changes: string } {
+    const changes = this.#boardKey(`changes:${topic}`)
+    return { ...this.board, all: [...this.board.all, changes], changes }
+  }
+
+  #makeBoard(): BoardKeys {
+    const channel = this.#boardKey('news') + this.#channelEnd
+    const all = [...BOARD_NAMES.slice(0, -1).map((name) => this.#boardKey(name)), channel]
+    return { all, cards: this.#boardKey('cards'), topics: this.#boardKey('topics'), channel }
+  }
+
+  /** No topic's cells are in its way: their hash tags end in ':' and a number. */
+  #boardKey(name: string): string {
+    return `${this.#prefix}:{board}:${name}`
   }
 
   #make(topic: string, cell: number): CellKeys {

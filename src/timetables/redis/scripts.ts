@@ -1,9 +1,14 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-/** Every step of a cell is one of these files in lua/, run atomically by Redis. */
+/** Every step of a cell, and of the board, is one of these files in lua/, run atomically by Redis. */
 export const SCRIPT_NAMES = [
   'begin',
+  'board/beat',
+  'board/bury',
+  'board/change',
+  'board/create',
+  'board/leave',
   'cancel',
   'claim',
   'counts',

@@ -26,6 +26,7 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import { packLists } from './packing.ts'
+import { RedisBoard } from './board.ts'
 import { createdText } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
@@ -63,6 +64,8 @@ export interface RedisParts {
 /** One timetable for many processes: every step is one script on one cell, decided by Redis's clock. */
 export class RedisTimetable implements Timetable {
   readonly lookMs: number
+  /** Where there is no ledger, it is here that processes tell each other who they are. It ends with this timetable. */
+  readonly board: RedisBoard
   readonly #parts: RedisParts
   #asking: Promise<void> | null = null
   /** Made once per topic: single calls come by the hundred thousand. */
@@ -71,6 +74,7 @@ export class RedisTimetable implements Timetable {
 
   constructor(parts: RedisParts) {
     this.#parts = parts
+    this.board = new RedisBoard(parts)
     this.lookMs = parts.lookMs
   }
 

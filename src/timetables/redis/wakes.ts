@@ -2,22 +2,25 @@ import { CELLS } from '../../cell.ts'
 import type { Watcher } from '../../timetable.ts'
 import { type Client, Connection, type ConnectionParts } from './connection.ts'
 import type { Keys } from './keys.ts'
+import { type Listener, News } from './news.ts'
 
 /** When the connection for wakes cannot be had, the wait before it is asked for again. */
 const REOPEN_MS = 1_000
 
 /**
- * Hears from all processes that a cell rings sooner than thought, or that a held task was cancelled or replaced. It
- * has a connection of its own, made when the first consumer comes: Redis cuts subscribers whose answers are large.
+ * Hears from all processes that a cell rings sooner than thought, or that a held task was cancelled or replaced; and
+ * that there is something new on the board. It has a connection of its own, made when the first of us wants to hear
+ * something: Redis cuts subscribers whose answers are large.
  *
  * Messages are lost while the connection is: whenever it is back, and once when a subscription begins, every cell
- * counts as woken. A connection that went silent is found by asking it now and then.
+ * counts as woken, and the board as changed. A connection that went silent is found by asking it now and then.
  */
 export class Wakes {
   readonly #parts: Omit<ConnectionParts, 'onBack'>
   readonly #keys: Keys
   readonly #checkEveryMs: number
   readonly #topics = new Map<string, Set<Watcher>>()
+  readonly #news: News
   #connection: Connection | null = null
   #isOpening = false
   #isClosed = false
@@ -26,6 +29,7 @@ export class Wakes {
   constructor(parts: Omit<ConnectionParts, 'onBack'>, keys: Keys, checkEveryMs: number) {
     this.#parts = parts
     this.#keys = keys
+    this.#news = new News(keys.board.channel)
     this.#checkEveryMs = checkEveryMs
   }
 
@@ -40,10 +44,19 @@ export class Wakes {
     return () => this.#unwatch(topic, watcher)
   }
 
+  /** Hears of news on the board. Answers how to end it. */
+  listen(onNews: () => void): () => void {
+    const listener = this.#news.add(onNews)
+    if (this.#connection === null) void this.#open()
+    else void this.#subscribeNews([listener])
+    return () => this.#news.remove(listener, this.#connection?.client)
+  }
+
   close(): void {
     this.#isClosed = true
     this.#callOffTimer()
     this.#topics.clear()
+    this.#news.clear()
     this.#connection?.close()
   }
 
@@ -66,17 +79,33 @@ export class Wakes {
     try {
       const connection = await Connection.open({
         ...this.#parts,
-        onBack: () => void this.#subscribe([...this.#topics.keys()]),
+        onBack: () => this.#subscribeAll(),
       })
       if (this.#isClosed) return connection.close()
       this.#connection = connection
-      void this.#subscribe([...this.#topics.keys()])
+      this.#subscribeAll()
       this.#checkLater()
     } catch (error) {
       this.#parts.onError(error)
       if (!this.#isClosed) this.#callOffTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
     } finally {
       this.#isOpening = false
+    }
+  }
+
+  #subscribeAll(): void {
+    void this.#subscribe([...this.#topics.keys()])
+    void this.#subscribeNews()
+  }
+
+  async #subscribeNews(listeners?: readonly Listener[]): Promise<void> {
+    const client = this.#connection?.client
+    if (client === undefined) return
+    try {
+      await this.#news.subscribe(client, listeners)
+    } catch (error) {
+      // The connection is gone again: its return subscribes once more.
+      if (!this.#isClosed) this.#parts.onError(error)
     }
   }
 

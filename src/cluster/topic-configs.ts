@@ -1,0 +1,141 @@
+/**
+ * The settings of all topics as the board has them, kept at hand: nothing has to be asked before a task is scheduled. A
+ * change is written by comparing versions, and is in force here when it is in force on the board; the other nodes hear
+ * of it, or find out with their next beat.
+ */
+import type { Board, PastChange, RecordChange, TopicRecord } from '../board.ts'
+import type { SlotBy } from '../cell.ts'
+import { type Clock, sleep } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
+import type { Random } from '../random.ts'
+
+/** What a change makes of a record; it is asked again when somebody else was faster. */
+export type Change = (record: TopicRecord) => Pick<RecordChange, 'live' | 'isPaused' | 'patch'>
+
+/** Somebody else was faster so often: there is a loop somewhere that changes this topic all the time. */
+const TRIES_MAX = 20
+const REPEATS_MAX = 3
+const REPEAT_MS = 100
+
+export class TopicConfigs {
+  readonly #board: Board
+  readonly #clock: Clock
+  readonly #random: Random
+  readonly #by: string
+  readonly #records = new Map<string, TopicRecord>()
+  readonly #listeners = new Map<string, Set<() => void>>()
+  #revision: string | null = null
+  /** How many records were heard of. */
+  #learned = 0
+
+  constructor(board: Board, clock: Clock, random: Random, by: string) {
+    this.#board = board
+    this.#clock = clock
+    this.#random = random
+    this.#by = by
+  }
+
+  /** Other nodes write them, too. */
+  get isShared(): boolean {
+    return this.#board.isShared
+  }
+
+  /** Null: nobody created it yet. */
+  get(topic: string): TopicRecord | null {
+    return this.#records.get(topic) ?? null
+  }
+
+  onChange(topic: string, listener: () => void): () => void {
+    const listeners = this.#listeners.get(topic) ?? new Set()
+    this.#listeners.set(topic, listeners)
+    listeners.add(listener)
+    return () => void listeners.delete(listener)
+  }
+
+  /** Reads them all, unless the board's revision says that there is nothing new. */
+  async refresh(revision: string | null = null): Promise<void> {
+    if (revision !== null && revision === this.#revision) return
+    const learned = this.#learned
+    const records = await this.#board.records()
+    for (const record of records) this.#learn(record)
+    // As it was before the reading: what came meanwhile is read with the next beat.
+    this.#revision = revision
+    // What is older than what we know, or not there at all: the board forgot, and it is right. Unless we learned of
+    // something while it was read: then look once more.
+    if (this.#learned !== learned + records.length) this.#revision = null
+    else this.#keepOnly(records)
+  }
+
+  /** Answers what is there, which somebody else may have created otherwise. */
+  async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
+    const record = this.get(topic) ?? (await this.#board.create(topic, slots, slotBy))
+    this.#learn(record)
+    return record
+  }
+
+  async change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
+    // Whoever names a version may have read it on a node that heard of it before us.
+    if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version) await this.refresh()
+    for (let tries = 1; tries <= TRIES_MAX; tries++) {
+      const record = this.get(topic)
+      if (record === null) throw new TocsinError('bad-topic', `topic '${topic}' is not there any more`)
+      if (ifVersion !== undefined && ifVersion !== record.version)
+        throw conflict(topic, ifVersion, record.version)
+      const wanted = { ...change(record), by: this.#by, changeId: this.#random.uniqueId() }
+      const answer = await this.#write(topic, record.version, wanted)
+      if (answer.record !== null) this.#learn(answer.record)
+      if (answer.isOurs && answer.record !== null) return answer.record
+      if (answer.record === null) this.#set(topic, undefined)
+    }
+    throw new TocsinError(
+      'version-conflict',
+      `topic '${topic}': its configuration was changed by others ${TRIES_MAX} times while this change waited; try again`,
+    )
+  }
+
+  history(topic: string, limit: number): Promise<PastChange[]> {
+    return this.#board.history(topic, limit)
+  }
+
+  /** A lost answer is asked for again: by its id the board recognises the change. */
+  async #write(topic: string, version: number, change: RecordChange): ReturnType<Board['change']> {
+    for (let repeats = 1; ; repeats++) {
+      try {
+        return await this.#board.change(topic, version, change)
+      } catch (error) {
+        if (repeats === REPEATS_MAX || !(TocsinError.is(error) && error.retryable)) throw error
+        await sleep(this.#clock, REPEAT_MS)
+      }
+    }
+  }
+
+  /** An answer that was under way for long may be older than what we know. */
+  #learn(record: TopicRecord): void {
+    this.#learned++
+    const known = this.#records.get(record.topic)
+    if (known !== undefined && known.version >= record.version) return
+    this.#set(record.topic, record)
+  }
+
+  #keepOnly(records: readonly TopicRecord[]): void {
+    const there = new Map(records.map((record) => [record.topic, record]))
+    for (const [topic, known] of this.#records) {
+      const record = there.get(topic)
+      if (record?.version !== known.version) this.#set(topic, record)
+    }
+  }
+
+  #set(topic: string, record: TopicRecord | undefined): void {
+    if (record === undefined) this.#records.delete(topic)
+    else this.#records.set(topic, record)
+    for (const listener of this.#listeners.get(topic) ?? []) listener()
+  }
+}
+
+function conflict(topic: string, expected: number, version: number): TocsinError {
+  return new TocsinError(
+    'version-conflict',
+    `topic '${topic}': version ${expected} was expected, ${version} is in force; read config() again`,
+    { expected, version },
+  )
+}

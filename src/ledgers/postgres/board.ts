@@ -1,0 +1,126 @@
+import type {
+  Board,
+  Card,
+  ChangeAnswer,
+  Heartbeat,
+  PastChange,
+  Pulse,
+  RecordChange,
+  TopicRecord,
+} from '../../board.ts'
+import type { SlotBy } from '../../cell.ts'
+import type { TopicConfig } from '../../config.ts'
+import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
+import type { Database } from './database.ts'
+import type { Listener } from './listener.ts'
+import { translated } from './trouble.ts'
+
+/**
+ * The board of many processes, in the ledger's database. Each call is one statement, and a transaction of its own, so
+ * that any pooler may stand in between.
+ */
+export class PostgresBoard implements Board {
+  readonly isShared = true
+  readonly #database: Database
+  readonly #listener: Listener
+  readonly #ends = new Set<() => void>()
+
+  constructor(database: Database, listener: Listener) {
+    this.#database = database
+    this.#listener = listener
+  }
+
+  async beat(card: Card): Promise<Pulse> {
+    const values = [card.id, card.edition, JSON.stringify(card)]
+    const rows = (await this.#ask('beat', BOARD.beat, values)) as BeatRow[]
+    const heartbeats = rows.map(([id, beats, edition, ageMs]): Heartbeat => ({ id, beats, edition, ageMs }))
+    // Its own row is always there; each says the same about the board.
+    const [, , , , revision, nowMs] = rows[0] as BeatRow
+    return { heartbeats, revision, nowMs }
+  }
+
+  async cards(): Promise<Card[]> {
+    const rows = await this.#ask('cards', BOARD.cards)
+    return (rows as [string][]).map(([card]) => JSON.parse(card) as Card)
+  }
+
+  async leave(id: string): Promise<void> {
+    await this.#ask('leave', BOARD.leave, [id])
+  }
+
+  async bury(id: string, beats: number): Promise<void> {
+    await this.#ask('bury', BOARD.bury, [id, beats])
+  }
+
+  async records(): Promise<TopicRecord[]> {
+    const rows = await this.#ask('config', BOARD.records)
+    return (rows as RecordRow[]).map((row) => recordOf(row))
+  }
+
+  async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
+    const deadlineMs = this.#database.deadlineMs()
+    for (;;) {
+      const [row] = await this.#ask('create', BOARD.create, [topic, slots, slotBy], deadlineMs)
+      if (row !== undefined) return recordOf(row as RecordRow)
+      // Somebody else created it while we did: what the statement saw is older than that. The next one sees it.
+    }
+  }
+
+  async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
+    const { live, isPaused, patch, by, changeId } = change
+    const values = [topic, expected, JSON.stringify(live), isPaused, changeId, by, JSON.stringify(patch)]
+    const deadlineMs = this.#database.deadlineMs()
+    for (;;) {
+      const [row] = await this.#ask('change', BOARD.change, values, deadlineMs)
+      if (row === undefined) return { isOurs: false, record: null }
+      const [isOurs, ...rest] = row as [boolean, ...RecordRow]
+      const record = recordOf(rest)
+      if (isOurs || record.version !== expected) return { isOurs, record }
+      // It was changed while we waited for it: what the statement saw besides is older than that. The next one sees it.
+    }
+  }
+
+  async history(topic: string, limit: number): Promise<PastChange[]> {
+    const rows = await this.#ask('history', BOARD.history, [topic, limit])
+    return (rows as [number, number, string, string][]).map(([version, atMs, by, patch]) => ({
+      version,
+      atMs,
+      by,
+      patch: JSON.parse(patch) as PastChange['patch'],
+    }))
+  }
+
+  listen(onNews: () => void): () => void {
+    const unlisten = this.#listener.listenToBoard(onNews)
+    const end = () => {
+      this.#ends.delete(end)
+      unlisten()
+    }
+    this.#ends.add(end)
+    return end
+  }
+
+  /** Its connections are the ledger's, and end with it. */
+  async close(): Promise<void> {
+    for (const end of this.#ends) end()
+  }
+
+  /** Every one of them may be repeated. */
+  async #ask(
+    doing: string,
+    text: string,
+    values: readonly unknown[] = [],
+    deadlineMs = this.#database.deadlineMs(),
+  ): Promise<unknown[][]> {
+    try {
+      return await this.#database.query(text, values, { doing, deadlineMs, isRepeatable: true })
+    } catch (error) {
+      // One that was undone too often, where the database is set to be stricter than this needs.
+      throw translated(error, this.#database.where, doing, true, true)
+    }
+  }
+}
+
+function recordOf([topic, version, slots, slotBy, live, isPaused]: RecordRow): TopicRecord {
+  return { topic, version, slots, slotBy, live: JSON.parse(live) as TopicConfig, isPaused }
+}

@@ -1,0 +1,117 @@
+/** By which settings topics run, in rows. What changes them runs inside a transaction that is not theirs. */
+import type { Database, Statement } from 'better-sqlite3'
+import type { ChangeAnswer, PastChange, RecordChange, TopicRecord } from '../../board.ts'
+import type { SlotBy } from '../../cell.ts'
+import type { TopicConfig } from '../../config.ts'
+import type { Moment } from './moment.ts'
+
+/** So many changes of a topic are kept. */
+const HISTORY_MAX = 100
+
+const STATEMENTS = {
+  all: 'SELECT * FROM tocsin_config ORDER BY topic',
+  one: 'SELECT * FROM tocsin_config WHERE topic = ?',
+  revision: "SELECT count(*) || '-' || coalesce(sum(version), 0) FROM tocsin_config",
+  history: 'SELECT * FROM tocsin_config_change WHERE topic = ? ORDER BY version DESC LIMIT ?',
+  create: `INSERT INTO tocsin_config (topic, version, slots, slot_by, live, is_paused)
+      VALUES (?, 0, ?, ?, '{}', 0) ON CONFLICT DO NOTHING`,
+  change: `UPDATE tocsin_config SET version = version + 1, live = ?, is_paused = ?
+      WHERE topic = ? AND version = ?`,
+  note: `INSERT INTO tocsin_config_change (topic, version, change_id, changed_ms, changed_by, patch)
+      VALUES (?, ?, ?, ?, ?, ?)`,
+  noted: 'SELECT change_id FROM tocsin_config_change WHERE topic = ? AND version = ?',
+  prune: 'DELETE FROM tocsin_config_change WHERE topic = ? AND version <= ?',
+} as const
+
+interface RecordRow {
+  readonly topic: string
+  readonly version: number
+  readonly slots: number
+  readonly slot_by: SlotBy
+  readonly live: string
+  readonly is_paused: number
+}
+
+interface ChangeRow {
+  readonly version: number
+  readonly changed_ms: number
+  readonly changed_by: string
+  readonly patch: string
+}
+
+export class Records {
+  readonly #statements: Record<keyof typeof STATEMENTS, Statement>
+
+  constructor(database: Database) {
+    // The connection may be the user's, and set to answer with BigInts.
+    const prepared = Object.entries(STATEMENTS).map(([name, sql]) => [
+      name,
+      database.prepare(sql).safeIntegers(false),
+    ])
+    this.#statements = Object.fromEntries(prepared) as Record<keyof typeof STATEMENTS, Statement>
+    this.#statements.revision.pluck()
+    this.#statements.noted.pluck()
+  }
+
+  all(): TopicRecord[] {
+    return (this.#statements.all.all() as RecordRow[]).map((row) => recordOf(row))
+  }
+
+  /** One process has the file, and commits one after the other: nothing is hidden by the order. */
+  revision(): string {
+    return this.#statements.revision.get() as string
+  }
+
+  history(topic: string, limit: number): PastChange[] {
+    return (this.#statements.history.all(topic, limit) as ChangeRow[]).map((row) => ({
+      version: row.version,
+      atMs: row.changed_ms,
+      by: row.changed_by,
+      patch: JSON.parse(row.patch) as PastChange['patch'],
+    }))
+  }
+
+  createRecord(
+    topic: string,
+    slots: number,
+    slotBy: SlotBy,
+    _moment: Moment,
+  ): { record: TopicRecord; isNew: boolean } {
+    const { changes } = this.#statements.create.run(topic, slots, slotBy)
+    return { record: this.#record(topic) as TopicRecord, isNew: changes > 0 }
+  }
+
+  changeRecord(
+    topic: string,
+    expected: number,
+    change: RecordChange,
+    { nowMs }: Moment,
+  ): ChangeAnswer & { isNew: boolean } {
+    const { live, isPaused, patch, by, changeId } = change
+    const version = expected + 1
+    const { changes } = this.#statements.change.run(JSON.stringify(live), isPaused ? 1 : 0, topic, expected)
+    if (changes > 0) {
+      this.#statements.note.run(topic, version, changeId, nowMs, by, JSON.stringify(patch))
+      this.#statements.prune.run(topic, version - HISTORY_MAX)
+    }
+    // A repeated one finds itself, under whatever was changed since.
+    const isOurs = changes > 0 || this.#statements.noted.get(topic, version) === changeId
+    return { isOurs, record: this.#record(topic), isNew: changes > 0 }
+  }
+
+  #record(topic: string): TopicRecord | null {
+    const row = this.#statements.one.get(topic) as RecordRow | undefined
+    return row === undefined ? null : recordOf(row)
+  }
+}
+
+function recordOf({ topic, version, slots, slot_by, live, is_paused }: RecordRow): TopicRecord {
+  return {
+    topic,
+    version,
+    slots,
+    slotBy: slot_by,
+    live: JSON.parse(live) as TopicConfig,
+    isPaused: is_paused === 1,
+  }
+}

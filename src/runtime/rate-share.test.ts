@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest'
+import { rateOfShare } from './rate-share.ts'
+
+function share(owned: readonly number[], slots = 16) {
+  return { owned, slots }
+}
+
+function slots(from: number, to: number): number[] {
+  return Array.from({ length: to - from }, (_, n) => from + n)
+}
+
+describe("a node's part of a topic's rate", () => {
+  it('is all of it where all slots are its own, and there is none where there is no rate', () => {
+    expect(rateOfShare({ limit: 10, perMs: 1_000 }, share(slots(0, 16)))).toEqual({ limit: 10, perMs: 1_000 })
+    expect(rateOfShare(null, share([1, 2]))).toBeNull()
+  })
+
+  it.each([10, 16, 17, 100, 1_000])('makes up %i with the parts of the others, to the last one', (limit) => {
+    for (const nodes of [2, 3, 4, 5]) {
+      const parts = Array.from({ length: nodes }, (_, n) => {
+        const owned = slots(0, 16).filter((slot) => slot % nodes === n)
+        return rateOfShare({ limit, perMs: 1_000 }, share(owned))
+      })
+      expect(parts.reduce((sum, part) => sum + (part?.limit ?? 0), 0)).toBe(limit)
+    }
+  })
+
+  it('holds on average where there are more slots than tasks to go', () => {
+    const part = rateOfShare({ limit: 1, perMs: 1_000 }, share([0]))
+    expect(part).toEqual({ limit: 1, perMs: 16_000 })
+  })
+})

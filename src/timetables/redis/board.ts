@@ -1,0 +1,137 @@
+import type {
+  Board,
+  Card,
+  ChangeAnswer,
+  Heartbeat,
+  PastChange,
+  Pulse,
+  RecordChange,
+  TopicRecord,
+} from '../../board.ts'
+import type { SlotBy } from '../../cell.ts'
+import type { RedisParts } from './timetable.ts'
+
+/** So many changes of a topic are kept. */
+const HISTORY_MAX = 100
+
+/**
+ * The board of processes that share a Redis and nothing else. Every step that writes is one script (lua/board/), decided
+ * by Redis's clock; its keys have one hash tag. What Redis loses the board loses with it: topics are created anew then.
+ */
+export class RedisBoard implements Board {
+  readonly isShared = true
+  readonly #parts: RedisParts
+  readonly #ends = new Set<() => void>()
+
+  /** On the connections of a timetable, which outlives it and closes them. */
+  constructor(parts: RedisParts) {
+    this.#parts = parts
+  }
+
+  async beat(card: Card): Promise<Pulse> {
+    const { caller, keys } = this.#parts
+    const args = [card.id, String(card.edition), JSON.stringify(card)]
+    const [nowMs, revision, all] = await caller.run<[string, string[]]>('board/beat', keys.board, args)
+    const heartbeats: Heartbeat[] = []
+    for (let i = 0; i + 1 < all.length; i += 2) heartbeats.push(heartbeatOf(all[i]!, all[i + 1]!, nowMs))
+    return { heartbeats, revision, nowMs }
+  }
+
+  async cards(): Promise<Card[]> {
+    const texts = await this.#command(['HVALS', this.#parts.keys.board.cards], 'board/cards')
+    return texts.map((text) => JSON.parse(text) as Card)
+  }
+
+  async leave(id: string): Promise<void> {
+    const { caller, keys } = this.#parts
+    await caller.run('board/leave', keys.board, [id])
+  }
+
+  async bury(id: string, beats: number): Promise<void> {
+    const { caller, keys } = this.#parts
+    await caller.run('board/bury', keys.board, [id, String(beats)])
+  }
+
+  async records(): Promise<TopicRecord[]> {
+    return (await this.#command(['HVALS', this.#parts.keys.board.topics], 'board/records')).map(recordOf)
+  }
+
+  async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
+    const { writer, replicas, caller, keys } = this.#parts
+    // Mostly it is there, and that a full Redis can say, too: who consumes from it makes room.
+    const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
+    if (typeof known === 'string') return recordOf(known)
+    const fixed: Fixed = { topic, slots, slotBy }
+    const state: State = { live: {}, isPaused: false }
+    const args = [topic, JSON.stringify(fixed), JSON.stringify(state)]
+    const creation = writer.run<[string]>('board/create', keys.board, args)
+    const [, text] = await replicas.confirmed(creation)
+    return recordOf(text)
+  }
+
+  async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
+    const { writer, replicas, keys } = this.#parts
+    const { live, isPaused, patch, by, changeId } = change
+    const state: State = { live, isPaused }
+    const past: Past = { by, patch }
+    const texts = [changeId, state, past].map((one) => JSON.stringify(one))
+    const args = [topic, String(expected), ...texts, String(HISTORY_MAX)]
+    const changing = writer.run<[number, string]>('board/change', keys.boardOf(topic), args)
+    const [, isOurs, text] = await replicas.confirmed(changing)
+    return { isOurs: isOurs === 1, record: text === '' ? null : recordOf(text) }
+  }
+
+  async history(topic: string, limit: number): Promise<PastChange[]> {
+    if (limit <= 0) return []
+    const { changes } = this.#parts.keys.boardOf(topic)
+    return (await this.#command(['LRANGE', changes, '0', String(limit - 1)], 'board/history')).map(pastOf)
+  }
+
+  listen(onNews: () => void): () => void {
+    const stop = this.#parts.wakes.listen(onNews)
+    const end = () => {
+      this.#ends.delete(end)
+      stop()
+    }
+    this.#ends.add(end)
+    return end
+  }
+
+  async close(): Promise<void> {
+    for (const end of this.#ends) end()
+  }
+
+  async #command(args: readonly string[], doing: string): Promise<string[]> {
+    return (await this.#parts.caller.command(args, doing)) as string[]
+  }
+}
+
+/** What a topic and a past change have as JSON. */
+type Fixed = Pick<TopicRecord, 'topic' | 'slots' | 'slotBy'>
+type State = Pick<TopicRecord, 'live' | 'isPaused'>
+type Past = Pick<PastChange, 'by' | 'patch'>
+
+/** 'beats edition when' */
+function heartbeatOf(id: string, text: string, nowMs: number): Heartbeat {
+  const [beats = 0, edition = 0, atMs = 0] = text.split(' ').map(Number)
+  // Redis's clock may have been set back since.
+  return { id, beats, edition, ageMs: Math.max(0, nowMs - atMs) }
+}
+
+/** As lua/shared/board.lua has it: version, fixed, state. */
+function recordOf(text: string): TopicRecord {
+  const [version, fixed, state] = lines(text)
+  return { ...(JSON.parse(fixed) as Fixed), ...(JSON.parse(state) as State), version: Number(version) }
+}
+
+/** As lua/board/change.lua has it: 'version when', the change's id, who and what. */
+function pastOf(text: string): PastChange {
+  const [head, , past] = lines(text)
+  const [version = 0, atMs = 0] = head.split(' ').map(Number)
+  return { ...(JSON.parse(past) as Past), version, atMs }
+}
+
+/** JSON has none of its own. */
+function lines(text: string): [string, string, string] {
+  return text.split('\n') as [string, string, string]
+}

@@ -1,0 +1,12 @@
+import { afterAll, beforeAll } from 'vitest'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { openRedisBoard } from './board/redis-harness.ts'
+import { boardContract } from './board.ts'
+
+let server: RedisServer
+beforeAll(async () => {
+  server = await startRedis()
+})
+afterAll(() => server.stop())
+
+boardContract('Redis, on a virtual clock', () => openRedisBoard(server))
