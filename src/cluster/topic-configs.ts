@@ -103,7 +103,10 @@ export class TopicConfigs {
       try {
         return await this.#board.change(topic, version, change)
       } catch (error) {
-        if (repeats === REPEATS_MAX || !(TocsinError.is(error) && error.retryable)) throw error
+        const mayWork = TocsinError.is(error) && error.retryable
+        // Refused at once, nothing was done. Otherwise any of the calls may have taken effect, or do so yet.
+        if (repeats === 1 && !mayWork) throw error
+        if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
         await sleep(this.#clock, REPEAT_MS)
       }
     }
@@ -130,6 +133,15 @@ export class TopicConfigs {
     else this.#records.set(topic, record)
     for (const listener of this.#listeners.get(topic) ?? []) listener()
   }
+}
+
+function lost(topic: string, cause: unknown): TocsinError {
+  return new TocsinError(
+    'unknown-outcome',
+    `topic '${topic}': its configuration may have been changed, the answer is lost; read config() again`,
+    {},
+    cause,
+  )
 }
 
 function conflict(topic: string, expected: number, version: number): TocsinError {

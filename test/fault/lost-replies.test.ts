@@ -1,9 +1,10 @@
-import { Tocsin, type Topic } from 'tocsin'
+import type { Tocsin, Topic } from 'tocsin'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { loadScripts } from '../../src/timetables/redis/scripts.ts'
 import { gate } from '../runtime/harness.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { startProxy, type TcpProxy } from '../servers/tcp-proxy.ts'
+import { openAlone } from './alone.ts'
 import { booksOf, imbalance } from './books.ts'
 import { eventually, failureOf, scriptCalls } from './helpers.ts'
 import { type ReplyDropper, startDropper } from './reply-dropper.ts'
@@ -20,8 +21,8 @@ afterAll(() => redis.stop())
 beforeEach(async () => {
   await redis.cli('FLUSHALL')
   proxy = await startProxy(redis)
-  toc = await Tocsin.open({ timetable: proxy.url(redis.url), logger: false })
-  direct = await Tocsin.open({ timetable: redis.url, logger: false })
+  toc = await openAlone({ timetable: proxy.url(redis.url) })
+  direct = await openAlone({ timetable: redis.url })
 })
 afterEach(async () => {
   await Promise.all([toc.close({ timeout: 0 }), direct.close()])
@@ -119,7 +120,7 @@ describe('a consumer whose replies are lost', () => {
   let consuming: Tocsin
   beforeEach(async () => {
     dropper = await startDropper(redis)
-    consuming = await Tocsin.open({ timetable: dropper.url, logger: false })
+    consuming = await openAlone({ timetable: dropper.url })
   })
   afterEach(async () => {
     await consuming.close({ timeout: 0 })

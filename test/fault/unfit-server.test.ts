@@ -2,6 +2,7 @@ import { Tocsin, TocsinError } from 'tocsin'
 import { redis as redisTimetable } from 'tocsin/redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { openAlone } from './alone.ts'
 import { eventually, failureOf } from './helpers.ts'
 
 const CANARY = 'canary-secret'
@@ -96,7 +97,7 @@ describe('a user that may use no channels', () => {
 test('a primary that becomes a replica: calls may be retried, and work when it is a primary again', async () => {
   await using primary = await startRedis()
   await using redis = await startRedis()
-  await using toc = await Tocsin.open({ timetable: redis.url, logger: false })
+  await using toc = await openAlone({ timetable: redis.url })
   const topic = toc.topic<null>('t')
   const schedule = () => topic.schedule({ key: 'a', delay: '1h', payload: null })
   await schedule()

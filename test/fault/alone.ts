@@ -1,0 +1,18 @@
+import { systemClock } from '../../src/clock.ts'
+import { silentLogger } from '../../src/logger.ts'
+import { openStore, type StoreOptions } from '../../src/open-store.ts'
+import { systemRandom } from '../../src/random.ts'
+import { Tocsin, type TocsinParts } from '../../src/tocsin.ts'
+
+class AloneTocsin extends Tocsin {
+  constructor(parts: TocsinParts) {
+    super(parts)
+  }
+}
+
+/** A Tocsin that tells nobody of itself: where a test counts calls, or drops the next answer, no beat comes in between. */
+export async function openAlone(options: StoreOptions): Promise<Tocsin> {
+  const surroundings = { clock: systemClock, random: systemRandom, logger: silentLogger }
+  const { store } = await openStore(options, surroundings)
+  return new AloneTocsin({ ...surroundings, store })
+}
