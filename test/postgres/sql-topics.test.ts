@@ -4,6 +4,7 @@ import pg from 'pg'
 import { Tocsin, type Topic } from 'tocsin'
 import { cellOf } from '../../src/cell.ts'
 import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { openAlone } from '../fault/alone.ts'
 
 let server: PostgresServer
 let url: string
@@ -74,7 +75,8 @@ test("a task of SQL lies where the program looks for it, by 'key' and by 'prefix
 test('a second program that would place keys otherwise is refused, whatever it wants of a key', async () => {
   await using first = await open()
   await first.topic('t', { slotBy: 'prefix' }).schedule(task)
-  await using second = await open()
+  // One that has not heard how the topic was created: the ledger itself refuses it.
+  await using second = await openAlone({ ledger: url })
   const topic = second.topic('t') as Topic<number, number>
   const client = new pg.Client({ connectionString: url })
   await client.connect()
@@ -95,6 +97,9 @@ test('a second program that would place keys otherwise is refused, whatever it w
   }
   expect((await topic.counts()).pending).toBe(1)
   await using third = await open()
+  expect(() => third.topic('t', { slotBy: 'key' }), 'one that has is refused at once').toThrow(
+    expect.objectContaining({ code: 'bad-topic' }),
+  )
   expect(await third.topic('t', { slotBy: 'prefix' }).cancel(elsewhere)).toMatchObject({
     outcome: 'cancelled',
   })
@@ -111,8 +116,10 @@ test('who only consumes says how, but does not fix it; a first task does, also o
   const [answer] = await scheduled(elsewhere)
   expect(answer?.due_at).toEqual(new Date('2030-01-01T00:00:10Z'))
   expect(await said()).toMatchObject([{ slot_by: 'prefix', is_placed: true }])
-  await using late = await open()
+  await using late = await openAlone({ ledger: url })
   await expect(late.topic('t').schedule(task)).rejects.toMatchObject(refused)
+  await using told = await open()
+  expect(await told.topic('t').get(elsewhere), 'who says nothing does as the others').not.toBeNull()
   // A consumer that has it wrong places nothing: it goes on, and gets its share.
   await sql(url, "SELECT tocsin.reschedule('t', $1, delay => '0')", [elsewhere])
   await other.close()
