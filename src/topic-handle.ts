@@ -80,14 +80,17 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
-    if (options !== undefined)
+    if (options !== undefined) {
+      this.#bring()
       return this.#write(
         options,
         (tx) => this.#scheduler.oneWithin(tx, task),
         () => this.#scheduler.one(task),
       )
+    }
     try {
       this.#parts.checkOpen()
+      this.#bring()
       return this.#scheduler.one(task)
     } catch (error) {
       return Promise.reject(error as Error)
@@ -101,6 +104,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     options?: WriteOptions,
   ): Promise<Scheduled[] | BulkScheduled> {
     const isArray = Array.isArray(tasks)
+    this.#bring()
     return this.#write<Scheduled[] | BulkScheduled>(
       options,
       (tx) => {
@@ -339,6 +343,24 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     },
   }
 
+  /** What is scheduled makes a topic, also by its name alone. */
+  #bring(): void {
+    const { settings } = this.#parts
+    if (!settings.isUnknown || settings.creating !== null) return
+    settings.create()
+    this.#awaitCreation()
+  }
+
+  async #afterCreation<T>(
+    creating: Promise<void>,
+    within: (tx: StoreTransaction) => Promise<T>,
+    tx: StoreTransaction,
+  ): Promise<T> {
+    await creating
+    this.#parts.settings.check()
+    return within(tx)
+  }
+
   /** Another node may be creating the topic at this moment, and place its keys in another way: writes wait to hear. */
   #awaitCreation(): void {
     const { creating } = this.#parts.settings
@@ -374,7 +396,9 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     let tx: StoreTransaction | null = null
     try {
       tx = this.#checkWrite(options, known)
-      return tx === null ? alone() : within(tx)
+      if (tx === null) return alone()
+      const { creating } = this.#parts.settings
+      return creating === null || tx.isSynchronous ? within(tx) : this.#afterCreation(creating, within, tx)
     } catch (error) {
       if (tx?.isSynchronous === true) throw error
       return Promise.reject(error as Error)

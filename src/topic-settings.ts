@@ -55,7 +55,7 @@ export class TopicSettings {
     this.#settings = this.#compute()
     configs.onChange(topic, () => this.#heard())
     this.#announceDrift()
-    this.#create()
+    if (isDeclared) this.create()
   }
 
   get current(): Settings {
@@ -64,6 +64,11 @@ export class TopicSettings {
 
   get paused(): boolean {
     return this.#record?.isPaused ?? false
+  }
+
+  /** Nobody has created it yet, as far as is known. */
+  get isUnknown(): boolean {
+    return this.#record === null
   }
 
   /** Resolves when it is known how the topic was created; null: it is known. Never rejects. */
@@ -98,7 +103,7 @@ export class TopicSettings {
     this.#isDeclared = true
     for (const listener of this.#listeners) listener()
     this.#announceDrift()
-    this.#create()
+    this.create()
   }
 
   /** All of the patch or nothing of it. */
@@ -122,6 +127,8 @@ export class TopicSettings {
 
   async pause(paused: boolean): Promise<void> {
     await this.#created()
+    // Another node may have paused it just now: what we have not heard yet must not make us believe that all is done.
+    await this.#configs.refresh()
     if (this.paused === paused) return
     await this.#configs.change(
       this.#topic,
@@ -157,12 +164,15 @@ export class TopicSettings {
       this.#announcer.emit('config', { topic: this.#topic, version, effective, paused })
     }
     this.#announceDrift()
-    if (this.#record === null) this.#create()
+    if (this.#record === null && this.#isDeclared) this.create()
   }
 
-  /** Before anybody can go by it: if it is unknown how the topic is placed, writes wait for the answer. */
-  #create(): void {
-    if (!this.#isDeclared || this.#record !== null || this.#creating !== null) return
+  /**
+   * By the first that declares it, or writes to it by its name alone. Before anybody can go by it: while it is unknown how
+   * the topic is placed, writes wait for the answer.
+   */
+  create(): void {
+    if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings
     const creating = this.#configs
       .create(this.#topic, slots, slotBy)

@@ -13,7 +13,9 @@ import type { Random } from '../random.ts'
 export type Change = (record: TopicRecord) => Pick<RecordChange, 'live' | 'isPaused' | 'patch'>
 
 /** Somebody else was faster so often: there is a loop somewhere that changes this topic all the time. */
-const TRIES_MAX = 20
+const TRIES_MAX = 50
+/** After each time a little longer, by chance, so that they do not meet again. */
+const AGAIN_MS = 5
 const REPEATS_MAX = 3
 const REPEAT_MS = 100
 
@@ -24,6 +26,8 @@ export class TopicConfigs {
   readonly #by: string
   readonly #records = new Map<string, TopicRecord>()
   readonly #listeners = new Map<string, Set<() => void>>()
+  /** The change of each topic that is under way, the last of those that wait. */
+  readonly #changing = new Map<string, Promise<void>>()
   #revision: string | null = null
   /** How many records were heard of. */
   #learned = 0
@@ -73,7 +77,22 @@ export class TopicConfigs {
     return record
   }
 
-  async change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
+  /** One after the other in this process: it need not race with itself. */
+  change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
+    const before = this.#changing.get(topic) ?? Promise.resolve()
+    const changed = before.then(() => this.#change(topic, change, ifVersion))
+    const settled = changed.then(
+      () => {},
+      () => {},
+    )
+    this.#changing.set(topic, settled)
+    void settled.then(() => {
+      if (this.#changing.get(topic) === settled) this.#changing.delete(topic)
+    })
+    return changed
+  }
+
+  async #change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
     // Whoever names a version may have read it on a node that heard of it before us.
     if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version) await this.refresh()
     for (let tries = 1; tries <= TRIES_MAX; tries++) {
@@ -86,6 +105,7 @@ export class TopicConfigs {
       if (answer.record !== null) this.#learn(answer.record)
       if (answer.isOurs && answer.record !== null) return answer.record
       if (answer.record === null) this.#set(topic, undefined)
+      if (ifVersion === undefined) await sleep(this.#clock, this.#random.fraction() * AGAIN_MS * tries)
     }
     throw new TocsinError(
       'version-conflict',

@@ -73,7 +73,9 @@ export const BOARD = {
 
   /** $1 topic, $2 slots, $3 slotBy. No row: somebody else has just created it. */
   create: `WITH made AS (
-      INSERT INTO tocsin.topic_config (${RECORD}) VALUES ($1, 0, $2, $3, '{}', false)
+      INSERT INTO tocsin.topic_config (${RECORD}) SELECT $1, 0, $2::smallint,
+        -- Tasks that lie there already have fixed it.
+        coalesce((SELECT slot_by FROM tocsin.topic WHERE name = $1 AND is_placed), $3), '{}', false
       ON CONFLICT (topic) DO NOTHING RETURNING ${RECORD}
     )
     SELECT ${RECORD}, ${TELL} FROM made UNION ALL SELECT ${RECORD}, '' FROM tocsin.topic_config WHERE topic = $1`,
