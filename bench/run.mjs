@@ -22,6 +22,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
+import * as cluster from './cluster.mjs'
 import * as embedded from './embedded.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
@@ -30,7 +31,7 @@ import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
 import * as timeoutCenter from './timeout-center.mjs'
 
-const SUITES = [inProcess, redis, embedded, timeoutCenter]
+const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster]
 const RUNS = '5'
 
 const { values } = parse({

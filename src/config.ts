@@ -167,19 +167,22 @@ export function driftOf(
   return rows
 }
 
-export function settingsOf(effective: TopicConfig, where: string): Settings {
+/** Lenient: what was set live beside other code may not fit this one; it still has to run. */
+export function settingsOf(effective: TopicConfig, where: string, isLenient = false): Settings {
   const full = layered(DEFAULT_CONFIG, effective)
   const retry = full.retry as { [K in keyof RetryConfig]-?: NonNullable<RetryConfig[K]> }
   const ms = (value: Duration | undefined, field: string) => durationMs(value ?? 0, `${where}.${field}`)
-  const policy: RetryPolicy = {
+  let policy: RetryPolicy = {
     maxAttempts: retry.maxAttempts,
     backoff: retry.backoff,
     minMs: ms(retry.min, 'retry.min'),
     maxMs: ms(retry.max, 'retry.max'),
     jitter: retry.jitter,
   }
-  if (policy.minMs > policy.maxMs)
-    throw bad(`${where}.retry`, `min (${retry.min}) is longer than max (${retry.max})`)
+  if (policy.minMs > policy.maxMs) {
+    if (!isLenient) throw bad(`${where}.retry`, `min (${retry.min}) is longer than max (${retry.max})`)
+    policy = { ...policy, maxMs: policy.minMs }
+  }
   return {
     slots: full.slots ?? DEFAULT_CONFIG.slots,
     slotBy: full.slotBy ?? DEFAULT_CONFIG.slotBy,

@@ -95,7 +95,7 @@ export class Scheduler<In> {
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
     // Known by now, if it had to be waited for.
-    this.#parts.settings.check()
+    this.#parts.settings.checkPlaced()
     return this.#parts.store.schedule(this.#definition.name, entries, this.#mergeMs)
   }
 

@@ -27,6 +27,8 @@ export interface TaskStore extends Timetable {
 export interface LedgerDoor {
   /** By which settings a topic is loaded and swept. */
   govern(topic: string, settings: () => Settings): void
+  /** The cells of a topic that this process pulls: others are other processes' business. */
+  pulls(topic: string, cells: readonly number[]): void
   /** Writes in the caller's transaction. Refuses what is none. */
   within(tx: unknown): StoreTransaction
   /** A handler's writes and the outcomes of its tasks in one. Null: this ledger cannot wait for a handler in between. */

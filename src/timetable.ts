@@ -299,6 +299,11 @@ export interface HintTable extends Pick<
   extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
   /** Of these, the ones that it holds, waiting or claimed. */
   has(topic: string, places: readonly Place[]): Promise<boolean[]>
+  /**
+   * Only these cells are pulled here: hints of others are not kept, and those that wait are forgotten. Undefined where
+   * other processes ring by it, too.
+   */
+  tend?(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
   /** All up to the frontier is in it. False: the epoch is another one by now, and nothing is known any more. */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>

@@ -116,7 +116,7 @@ export class Tocsin implements AsyncDisposable {
         version: VERSION,
       },
       timetableNowMs: () => parts.store.nowMs(),
-      slotsOf: (topic) => this.#topics.get(topic)?.settings.current.slots ?? DEFAULT_CONFIG.slots,
+      slotsOf: (topic) => this.#slotsOf(topic),
     })
   }
 
@@ -249,6 +249,14 @@ export class Tocsin implements AsyncDisposable {
     })
     this.#topics.set(definition.name, { handle, settings, isBare })
     return handle
+  }
+
+  /** Of a topic that only others consume, too: as the cluster has it. */
+  #slotsOf(topic: string): number {
+    const known = this.#topics.get(topic)?.settings.current.slots
+    if (known !== undefined) return known
+    const record = this.#cluster.configs.get(topic)
+    return record?.live.slots ?? record?.slots ?? DEFAULT_CONFIG.slots
   }
 
   #checkOpen(): void {

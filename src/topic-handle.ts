@@ -23,7 +23,7 @@ import {
 import { Scheduler } from './scheduler.ts'
 import { decodeBody, inTime } from './schema.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
-import type { StoreTransaction } from './store.ts'
+import type { StoreTransaction, TaskStore } from './store.ts'
 import type { CancelAnswer, EntryView, Place, RescheduleAnswer, RingTime, Selection } from './timetable.ts'
 import type { TopicDefinition } from './topic.ts'
 import type {
@@ -80,14 +80,13 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
-    if (options !== undefined) {
-      this.#bring()
+    if (options !== undefined)
       return this.#write(
         options,
         (tx) => this.#scheduler.oneWithin(tx, task),
         () => this.#scheduler.one(task),
+        { makes: true },
       )
-    }
     try {
       this.#parts.checkOpen()
       this.#bring()
@@ -104,7 +103,6 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     options?: WriteOptions,
   ): Promise<Scheduled[] | BulkScheduled> {
     const isArray = Array.isArray(tasks)
-    this.#bring()
     return this.#write<Scheduled[] | BulkScheduled>(
       options,
       (tx) => {
@@ -119,6 +117,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
         if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
         throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
       },
+      { makes: true },
     )
   }
 
@@ -146,10 +145,10 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     }
     return this.#write(options, within, async () => {
       const places = this.#places(keys)
-      const { store, clock } = this.#parts
+      const { clock } = this.#parts
       const write = async () => {
         const results: Cancelled[] = []
-        const cancel = (chunk: readonly Place[]) => store.cancel(this.name, chunk)
+        const cancel = (chunk: readonly Place[]) => this.#placed().cancel(this.name, chunk)
         await pipelined(clock, slicesOf(places), cancel, (answers, chunk) => {
           for (const [i, { key }] of chunk.entries())
             results.push({ key, outcome: answers[i] ?? 'not-found' })
@@ -368,14 +367,20 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {
-    return this.#parts.store.reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
+    return this.#placed().reschedule(this.name, places, time, this.#parts.settings.current.mergeMs)
+  }
+
+  /** The store, when it is known by now that keys are placed as we believe: a write may have waited to hear. */
+  #placed(): TaskStore {
+    this.#parts.settings.check()
+    return this.#parts.store
   }
 
   #cancelOne(key: string): Promise<Cancelled> {
     const place = this.#place(key)
     return cancelled(
       key,
-      this.#order.run(() => this.#parts.store.cancel(this.name, [place])),
+      this.#order.run(() => this.#placed().cancel(this.name, [place])),
     )
   }
 
@@ -391,11 +396,12 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     options: WriteOptions | undefined,
     within: (tx: StoreTransaction) => Promise<T>,
     alone: () => Promise<T>,
-    known?: readonly string[],
+    { known, makes = false }: { readonly known?: readonly string[]; readonly makes?: boolean } = {},
   ): Promise<T> {
     let tx: StoreTransaction | null = null
     try {
       tx = this.#checkWrite(options, known)
+      if (makes) this.#bring()
       if (tx === null) return alone()
       const { creating } = this.#parts.settings
       return creating === null || tx.isSynchronous ? within(tx) : this.#afterCreation(creating, within, tx)
@@ -428,7 +434,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
         await this.#sweep('live', checked(), options, step)
         return tally
       },
-      ['tx', 'onProgress'],
+      { known: ['tx', 'onProgress'] },
     )
   }
 

@@ -33,6 +33,8 @@ export class TopicSettings {
   /** The code declares it; a name alone says nothing about how it is to be created. */
   #isDeclared: boolean
   #creating: Promise<void> | null = null
+  /** Why it could not be created, when it could not. */
+  #createError: Error | null = null
   /** The code and the cluster place keys in different ways: nothing may be written. */
   #conflict: TocsinError | null = null
 
@@ -73,7 +75,14 @@ export class TopicSettings {
 
   /** Resolves when it is known how the topic was created; null: it is known. Never rejects. */
   get creating(): Promise<void> | null {
-    return this.#creating
+    // Nobody else can have created it otherwise where there is nobody else.
+    return this.#configs.isShared ? this.#creating : null
+  }
+
+  /** Throws also where nobody can say yet how its keys are placed. */
+  checkPlaced(): void {
+    this.check()
+    if (this.#record === null && this.#createError !== null && this.#configs.isShared) throw this.#createError
   }
 
   /** Throws when keys would be placed otherwise than they are. */
@@ -91,7 +100,7 @@ export class TopicSettings {
   declare(code: TopicConfig): void {
     const checked = checkConfig(code, `topic '${this.#topic}'`)
     this.#checkPlacing(checked.slotBy)
-    const settings = settingsOf(this.#effective(checked), `topic '${this.#topic}'`)
+    const settings = settingsOf(this.#effective(checked), `topic '${this.#topic}'`, this.#record !== null)
     if (settings.slotBy !== this.#settings.slotBy)
       throw new TocsinError(
         'bad-topic',
@@ -149,7 +158,7 @@ export class TopicSettings {
   }
 
   #compute(): Settings {
-    return settingsOf(this.#effective(), `topic '${this.#topic}'`)
+    return settingsOf(this.#effective(), `topic '${this.#topic}'`, this.#record !== null)
   }
 
   /** Created, changed or forgotten, by whichever node. */
@@ -174,11 +183,13 @@ export class TopicSettings {
   create(): void {
     if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings
+    this.#createError = null
     const creating = this.#configs
       .create(this.#topic, slots, slotBy)
       .then(
         () => {},
         (error: unknown) => {
+          this.#createError = error as Error
           this.#logger.warn({ topic: this.#topic, error }, 'the topic could not be created yet')
           this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
         },
@@ -186,8 +197,7 @@ export class TopicSettings {
       .finally(() => {
         this.#creating = null
       })
-    // Nobody else can have created it otherwise where there is nobody else.
-    if (this.#configs.isShared) this.#creating = creating
+    this.#creating = creating
   }
 
   /** Live settings need a record to be written to. */

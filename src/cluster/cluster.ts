@@ -157,11 +157,16 @@ export class Cluster {
     this.#clockWatch.heard('board', pulse.nowMs, sentMs)
     // Not waited for: a timetable that is away must not keep us from beating.
     if (this.#pulses++ % CLOCKS_EVERY === 0) void this.#compareClocks()
-    await this.configs.refresh(pulse.revision)
-    const { edition } = this.#shares
-    this.#shares.deal(alive)
-    // The others go by our card.
-    if (this.#shares.edition !== edition) this.#members.hurry()
+    try {
+      await this.configs.refresh(pulse.revision)
+      await this.configs.recreate()
+    } finally {
+      // Whatever becomes of the settings: the others count on us.
+      const { edition } = this.#shares
+      this.#shares.deal(alive)
+      // They go by our card.
+      if (this.#shares.edition !== edition) this.#members.hurry()
+    }
   }
 
   async #compareClocks(): Promise<void> {

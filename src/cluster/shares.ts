@@ -37,6 +37,8 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
+  /** All that the last dealing went by: while it is the same, so are the shares. */
+  #situation = ''
 
   constructor(parts: SharesParts) {
     this.#parts = parts
@@ -80,7 +82,11 @@ export class Shares {
   deal(alive: readonly Card[]): void {
     const { id, isAlone, slotsOf } = this.#parts
     const others = isAlone ? [] : alive.filter((card) => card.id !== id)
-    const slots = new Map([...this.#mine.keys()].map((topic) => [topic, slotsOf(topic)]))
+    // Also those that only others consume: each must solve the same problem, or they do not come to the same answer.
+    const topics = new Set([...this.#mine.keys(), ...others.flatMap((card) => card.topics.map(topicOf))])
+    const slots = new Map([...topics].map((topic) => [topic, slotsOf(topic)]))
+    const situation = JSON.stringify([this.#edition, others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
+    if (situation === this.#situation) return
     const members = [{ id, topics: this.topics }, ...others].map((member) => ({
       id: member.id,
       topics: member.topics.map((share) => ({
@@ -96,6 +102,8 @@ export class Shares {
       this.#own(topic, mine, owned, count)
       this.#watchCrowd(topic, 1 + others.filter((card) => consumes(card, topic)).length, count)
     }
+    // What we got is what we would get again.
+    this.#situation = situation.replace(/^\[\d+/, `[${this.#edition}`)
   }
 
   /** Nobody can be asked who else is there: what we have we keep, and what we know nothing of we take whole. */
@@ -131,6 +139,14 @@ export class Shares {
 
 function consumes({ topics }: Card, topic: string): boolean {
   return topics.some((share) => share.topic === topic)
+}
+
+function topicOf({ topic }: TopicShare): string {
+  return topic
+}
+
+function nameOf({ id, edition }: Card): string {
+  return `${id}/${edition}`
 }
 
 function allOf(slots: number): number[] {

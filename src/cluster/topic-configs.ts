@@ -26,6 +26,7 @@ export class TopicConfigs {
   readonly #by: string
   readonly #records = new Map<string, TopicRecord>()
   readonly #listeners = new Map<string, Set<() => void>>()
+  readonly #wanted = new Map<string, { readonly slots: number; readonly slotBy: SlotBy }>()
   /** The change of each topic that is under way, the last of those that wait. */
   readonly #changing = new Map<string, Promise<void>>()
   #revision: string | null = null
@@ -70,8 +71,15 @@ export class TopicConfigs {
     else this.#keepOnly(records)
   }
 
+  /** Topics that this process created and that are not on the board: it was away, or forgot them. */
+  async recreate(): Promise<void> {
+    for (const [topic, { slots, slotBy }] of this.#wanted)
+      if (!this.#records.has(topic)) this.#learn(await this.#board.create(topic, slots, slotBy))
+  }
+
   /** Answers what is there, which somebody else may have created otherwise. */
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
+    this.#wanted.set(topic, { slots, slotBy })
     const record = this.get(topic) ?? (await this.#board.create(topic, slots, slotBy))
     this.#learn(record)
     return record
@@ -97,14 +105,17 @@ export class TopicConfigs {
     if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version) await this.refresh()
     for (let tries = 1; tries <= TRIES_MAX; tries++) {
       const record = this.get(topic)
-      if (record === null) throw new TocsinError('bad-topic', `topic '${topic}' is not there any more`)
+      if (record === null)
+        throw new TocsinError('version-conflict', `topic '${topic}' is being made anew; try again`)
       if (ifVersion !== undefined && ifVersion !== record.version)
         throw conflict(topic, ifVersion, record.version)
       const wanted = { ...change(record), by: this.#by, changeId: this.#random.uniqueId() }
       const answer = await this.#write(topic, record.version, wanted)
       if (answer.record !== null) this.#learn(answer.record)
       if (answer.isOurs && answer.record !== null) return answer.record
-      if (answer.record === null) this.#set(topic, undefined)
+      // The board forgot it, or went back to what was before.
+      if (answer.record === null) this.#learn(await this.#board.create(topic, record.slots, record.slotBy))
+      if ((answer.record?.version ?? -1) < record.version) await this.refresh()
       if (ifVersion === undefined) await sleep(this.#clock, this.#random.fraction() * AGAIN_MS * tries)
     }
     throw new TocsinError(
@@ -123,7 +134,7 @@ export class TopicConfigs {
       try {
         return await this.#board.change(topic, version, change)
       } catch (error) {
-        const mayWork = TocsinError.is(error) && error.retryable
+        const mayWork = TocsinError.is(error) && (error.retryable || error.code === 'unknown-outcome')
         // Refused at once, nothing was done. Otherwise any of the calls may have taken effect, or do so yet.
         if (repeats === 1 && !mayWork) throw error
         if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
@@ -144,7 +155,8 @@ export class TopicConfigs {
     const there = new Map(records.map((record) => [record.topic, record]))
     for (const [topic, known] of this.#records) {
       const record = there.get(topic)
-      if (record?.version !== known.version) this.#set(topic, record)
+      // Not by its version alone: wiped and made again, it may have come to the same one.
+      if (JSON.stringify(record) !== JSON.stringify(known)) this.#set(topic, record)
     }
   }
 

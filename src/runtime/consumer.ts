@@ -102,7 +102,7 @@ export class RunningConsumer<Out> implements PullerHost {
   /** Other slots are ours. Nothing moves: only who looks changes, and what was claimed before is carried out here. */
   deal(): void {
     if (this.#stopping !== null) return
-    const { clock, store, share } = this.#parts
+    const { clock, store, share, topic } = this.#parts
     const { owned, slots } = share()
     const isRedealt = slots !== this.#slots
     const leaving = [...this.#pullers].filter(([slot]) => isRedealt || !owned.includes(slot))
@@ -110,6 +110,10 @@ export class RunningConsumer<Out> implements PullerHost {
     for (const [slot] of leaving) this.#pullers.delete(slot)
     this.#room.forgetWaiters()
     this.#slots = slots
+    store.ledger?.pulls(
+      topic,
+      owned.flatMap((slot) => cellsOfSlot(slot, slots)),
+    )
     for (const slot of owned) {
       if (this.#pullers.has(slot)) continue
       const puller = new Puller(clock, this, cellsOfSlot(slot, slots), store.lookMs)

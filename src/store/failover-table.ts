@@ -42,6 +42,7 @@ export class FailoverTable implements HintTable {
   readonly #clock: Clock
   readonly #outages: Outages
   readonly #watchers = new Map<string, Set<Watcher>>()
+  readonly #tended = new Map<string, readonly number[]>()
   readonly #stop = new AbortController()
   #spare: HintTable | null = null
   /** It answers again and is being filled: what is written now must not miss it. */
@@ -91,6 +92,12 @@ export class FailoverTable implements HintTable {
   async drop(topic: string, places: readonly Place[]): Promise<void> {
     await this.#spare?.drop(topic, places)
     return this.#tell(undefined, (shared) => shared.drop(topic, places))
+  }
+
+  /** The spare one is of this process alone. */
+  tend(topic: string, cells: readonly number[]): void {
+    this.#tended.set(topic, cells)
+    this.#spare?.tend?.(topic, cells)
   }
 
   extent(topic: string): Promise<{ count: number; headMs: number | null }> {
@@ -175,6 +182,7 @@ export class FailoverTable implements HintTable {
     if (this.#spare !== null) return
     const spare = this.#makeSpare()
     this.#spare = spare
+    for (const [topic, cells] of this.#tended) spare.tend?.(topic, cells)
     for (const [topic, watchers] of this.#watchers)
       for (const watcher of watchers) spare.watch(topic, watcher)
     this.#outages.onAway(spare, error)

@@ -137,6 +137,13 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     this.#parts.ledger.govern?.(topic, settings)
   }
 
+  pulls(topic: string, cells: readonly number[]): void {
+    // Where only this process has the ledger, it pulls everything, and reads each task once.
+    if (this.#parts.ledger.listen === undefined) return
+    this.#table.tend?.(topic, cells)
+    this.#residences.look(topic)
+  }
+
   async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
     const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs)
     await this.#place(topic, answers)

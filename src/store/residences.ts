@@ -149,6 +149,13 @@ export class Residences {
     return new Poller(topic, ledger, table, clock, (error) => onError('poll', error))
   }
 
+  /** Other cells are pulled here: what rings there is brought. */
+  look(topic: string): void {
+    const residence = this.#byTopic.get(topic)
+    if (residence?.filler instanceof Poller) residence.filler.look()
+    residence?.poller?.look()
+  }
+
   /** Somebody wrote what rings soon. */
   #hear(topic: string | null): void {
     for (const [name, { filler, reader, poller }] of this.#byTopic) {

@@ -64,7 +64,7 @@ export class Calamities {
       node.noise('timetable', null)
       node.noise('ledger', null)
       node.cutCells(null)
-      node.life?.clock.goOn()
+      node.process?.clock.goOn()
       node.start()
     }
     this.#parts.recorder.tell({ kind: 'fault', fault: 'all', phase: 'end', life: null })
@@ -72,7 +72,7 @@ export class Calamities {
 
   /** When its moment comes: at once, or as soon as what it is aimed at has happened. */
   #aim(fault: Fault): void {
-    const name = this.#parts.nodes[fault.node ?? 0]?.life?.name
+    const name = this.#parts.nodes[fault.node ?? 0]?.process?.name
     if (fault.aim === null || name === undefined) return this.#strike(fault)
     let isStruck = false
     const strike = () => {
@@ -91,7 +91,12 @@ export class Calamities {
     const [server] = kind.endsWith('ledger') ? (['ledger'] as const) : (['timetable'] as const)
     const nodes = fault.node === null ? this.#parts.nodes : [this.#parts.nodes[fault.node] as Node]
     const [node] = nodes as [Node]
-    this.#parts.recorder.tell({ kind: 'fault', fault: kind, phase: 'begin', life: node.life?.name ?? null })
+    const tell = (phase: 'begin' | 'end') => {
+      const isEverybody = fault.node === null
+      const life = isEverybody ? null : (node.process?.name ?? null)
+      this.#parts.recorder.tell({ kind: 'fault', fault: kind, phase, life, isEverybody })
+    }
+    tell('begin')
     this.#struckMs = this.#parts.clock.nowMs
     const over = (end: () => void) => {
       this.#struck.add(fault)
@@ -100,7 +105,7 @@ export class Calamities {
         this.#struck.delete(fault)
         this.#struckMs = this.#parts.clock.nowMs
         end()
-        this.#parts.recorder.tell({ kind: 'fault', fault: kind, phase: 'end', life: node.life?.name ?? null })
+        tell('end')
       })
     }
     switch (kind) {
@@ -119,9 +124,9 @@ export class Calamities {
         )
         return
       case 'pause': {
-        const { life } = node
-        life?.clock.stop()
-        return over(() => life?.clock.goOn())
+        const { process } = node
+        process?.clock.stop()
+        return over(() => process?.clock.goOn())
       }
       case 'noise-timetable':
       case 'noise-ledger':
@@ -144,7 +149,7 @@ export class Calamities {
       case 'restart-timetable':
         return this.#parts.servers.table.restart()
       case 'step-node':
-        node.life?.clock.stepWall(byMs)
+        node.process?.clock.stepWall(byMs)
         return this.#steppedBack(this.#parts.composition === 'embedded' ? byMs : 0)
       case 'step-timetable':
         this.#parts.servers.tableClock.stepWall(byMs)

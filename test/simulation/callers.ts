@@ -273,7 +273,8 @@ export class Callers {
       this.#returned(call, answered)
       const { dueMs } = answered
       const [atMs, isInTransaction] = [this.#parts.world.nowMs, tx !== null]
-      if (typeof dueMs === 'number')
+      // Who kept another's task wrote nothing, and told nobody of it.
+      if (typeof dueMs === 'number' && answered.outcome !== 'kept')
         this.acknowledged.set(key, { dueMs, atMs, life: life.name, isInTransaction })
       return answered
     } catch (error) {

@@ -1638,6 +1638,9 @@ describe('figures', () => {
       transactions: 2,
       committed: 1,
       crashes: 1,
+      changes: 0,
+      conflicts: 0,
+      burials: 0,
       lateness: { p50Ms: 30, p99Ms: 30, maxMs: 30 },
     })
   })

@@ -158,6 +158,87 @@ export interface EndEvent extends Happened {
   readonly tx: number | null
 }
 
+/** A process takes part in pulling: so many calls of its handler may run at a time. */
+export interface ConsumeEvent extends Happened {
+  readonly kind: 'consume'
+  readonly life: string
+  readonly capacity: number
+}
+
+/** A process announced which slots it pulls, and of how many. */
+export interface SlotsEvent extends Happened {
+  readonly kind: 'slots'
+  readonly life: string
+  readonly owned: readonly number[]
+  readonly slots: number
+}
+
+/** A process announced by which settings the topic runs, or said so when it was opened. */
+export interface ConfigEvent extends Happened {
+  readonly kind: 'config'
+  readonly life: string
+  readonly version: number
+  readonly isPaused: boolean
+}
+
+/** Somebody changes the topic's settings, in a process. */
+export interface ConfigureEvent extends Happened {
+  readonly kind: 'configure'
+  readonly call: number
+  readonly life: string
+  readonly op: 'configure' | 'pause' | 'resume'
+  /** In the patch, and in no other. Null: pausing and resuming have none. */
+  readonly mark: string | null
+  readonly ifVersion: number | null
+}
+
+/** It answered. 'failed': it had no effect. 'unknown': nobody knows. */
+export interface ConfiguredEvent extends Happened {
+  readonly kind: 'configured'
+  readonly call: number
+  readonly outcome: 'ok' | 'conflict' | 'failed' | 'unknown'
+  /** In force when it answered. */
+  readonly version: number | null
+  readonly error: string | null
+}
+
+/** The board created the topic, or was asked to change its settings, at this very moment. */
+export interface RecordEvent extends Happened {
+  readonly kind: 'record'
+  readonly life: string
+  readonly op: 'create' | 'change'
+  /** Of a change: the version whose place it takes, its id, and what it asked for. */
+  readonly asked: {
+    readonly expected: number
+    readonly changeId: string
+    readonly mark: string | null
+    readonly content: string
+  } | null
+  /** Of a change: it is in force, now or since it was sent before. */
+  readonly isOurs: boolean
+  /** As it is now. Null: there is no such topic. */
+  readonly version: number | null
+  /** In force now. */
+  readonly slots: number
+  readonly isPaused: boolean
+  /** What was set live, and whether it is paused, as a text. */
+  readonly content: string
+}
+
+/** The board took a node's card down: it left, or somebody found it gone. */
+export interface CardEvent extends Happened {
+  readonly kind: 'card'
+  /** Who asked for it. */
+  readonly life: string
+  readonly phase: 'left' | 'buried'
+  /** Whose it is. */
+  readonly of: string
+  /** Since its last beat reached the board. */
+  readonly silentMs: number
+  /** How often whoever asked has looked since then, by beats that reached the board; more than a few are not counted. */
+  readonly looks: number
+}
+
 /** In a quiet moment the ledger had a task that rings soon, and the timetable did not know of it. */
 export interface MissingEvent extends Happened {
   readonly kind: 'missing'
@@ -165,19 +246,20 @@ export interface MissingEvent extends Happened {
   readonly ringMs: number
 }
 
-/** A fault began or ended. `life`: whom it concerns, if only one. */
+/** A fault began or ended. `life`: whom it concerns, if only one; not `isEverybody`. */
 export interface FaultEvent extends Happened {
   readonly kind: 'fault'
   readonly fault: string
   readonly phase: 'begin' | 'end'
   readonly life: string | null
+  readonly isEverybody?: boolean
 }
 
-/** A process ended: whatever it still had under way will never be heard of. */
+/** A process began, has joined the others, or ended: whatever it still had under way then will never be heard of. */
 export interface LifeEvent extends Happened {
   readonly kind: 'life'
   readonly life: string
-  readonly phase: 'starts' | 'crashes' | 'closes' | 'closed'
+  readonly phase: 'starts' | 'opens' | 'crashes' | 'closes' | 'closed'
 }
 
 /** The engine announced a death to its users. */
@@ -205,6 +287,13 @@ export type Event =
   | BeginEvent
   | StartEvent
   | EndEvent
+  | ConsumeEvent
+  | SlotsEvent
+  | ConfigEvent
+  | ConfigureEvent
+  | ConfiguredEvent
+  | RecordEvent
+  | CardEvent
   | MissingEvent
   | FaultEvent
   | LifeEvent
@@ -231,6 +320,14 @@ export interface Ending {
   readonly books: Books
   /** With a ledger: rows counted one by one; whether audit() found all in order; what it found missing in the timetable. */
   readonly audit: { readonly balances: boolean; readonly missing: number; readonly orphaned: number } | null
+  /** The topic's settings as the board has them, and which version each process had. Null: a story without a board. */
+  readonly config: {
+    readonly version: number
+    readonly isPaused: boolean
+    /** The newest first. */
+    readonly past: readonly number[]
+    readonly seen: readonly { readonly life: string; readonly version: number }[]
+  } | null
   /** Timers that still wait after everything was closed. */
   readonly timersLeft: number
 }

@@ -46,6 +46,18 @@ export const TRANSACTION_METHODS: Methods = {
   rescheduleBy: 'once',
 }
 
+/** Of a board, wherever it lies. A change is recognised by its id. */
+export const BOARD_METHODS: Methods = {
+  beat: 'repeatable',
+  cards: 'repeatable',
+  leave: 'repeatable',
+  bury: 'repeatable',
+  records: 'repeatable',
+  create: 'repeatable',
+  change: 'repeatable',
+  history: 'repeatable',
+}
+
 /** Of a ledger, as the PostgreSQL adapter sends them. */
 export const LEDGER_METHODS: Methods = {
   schedule: 'once',

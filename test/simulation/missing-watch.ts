@@ -1,8 +1,7 @@
 import type { Callers } from './callers.ts'
 import type { Calamities } from './calamities.ts'
-import { TOPIC } from './node.ts'
 import type { Recorder } from './recorder.ts'
-import type { Servers } from './servers.ts'
+import { type Servers, TOPIC } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
 /** So long after the last fault, the timetable has all that rings soon. */
@@ -27,14 +26,25 @@ interface MissingWatchParts {
  */
 export class MissingWatch {
   readonly #parts: MissingWatchParts
-  /** When each process died. */
-  readonly #deaths = new Map<string, number>()
+  /** When each process died, and until when there had been trouble with the timetable. */
+  readonly #deaths = new Map<string, { readonly atMs: number; readonly troubledMs: number }>()
+  #troubles = 0
+  #troubledMs = 0
   #isOver = false
 
   constructor(parts: MissingWatchParts) {
     this.#parts = parts
     parts.recorder.watch((event) => {
-      if (event.kind === 'life' && event.phase === 'crashes') this.#deaths.set(event.life, event.trueMs)
+      const { trueMs } = event
+      if (event.kind === 'fault' && /^(cut|noise)-(timetable|cells)$|^all$/.test(event.fault)) {
+        this.#troubles = event.fault === 'all' ? 0 : this.#troubles + (event.phase === 'begin' ? 1 : -1)
+        this.#troubledMs = trueMs
+      }
+      if (event.kind !== 'life' || event.phase !== 'crashes') return
+      this.#deaths.set(event.life, {
+        atMs: trueMs,
+        troubledMs: this.#troubles > 0 ? trueMs : this.#troubledMs,
+      })
     })
   }
 
@@ -75,7 +85,7 @@ export class MissingWatch {
   }
 
   /**
-   * Who wrote it lived on to tell the timetable; otherwise it is found when it is overdue, and not before. What a
+   * Who wrote it lived on, and could tell the timetable; otherwise it is found when it is overdue, and not before. What a
    * transaction wrote is told by whoever reads the news, who may have died as well.
    */
   #isToldOf(key: string, ringMs: number): boolean {
@@ -83,7 +93,7 @@ export class MissingWatch {
     if (told?.dueMs !== ringMs) return false
     // Somebody's late call, whose answer nobody waits for any more, may have read that news, too.
     if (told.isInTransaction) return told.atMs > this.#parts.calamities.quietSinceMs + LATE_MS
-    const diedMs = this.#deaths.get(told.life)
-    return diedMs === undefined || diedMs > told.atMs + TOLD_MS
+    const death = this.#deaths.get(told.life)
+    return death === undefined || death.atMs > Math.max(told.atMs, death.troubledMs) + TOLD_MS
   }
 }

@@ -1,4 +1,5 @@
 import { RecordClock } from '../../src/record-clock.ts'
+import type { Board } from '../../src/board.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { silentLogger } from '../../src/logger.ts'
 import { ledgerClock } from '../../src/store/ledger-clock.ts'
@@ -12,20 +13,25 @@ import type { Composition } from './history.ts'
 import { type Fate, Link, type Noise } from './link.ts'
 import type { NodePlan, Plan } from './plan.ts'
 import { ProcessClock } from './process-clock.ts'
-import type { Payload, Recorder } from './recorder.ts'
-import type { Client, Servers } from './servers.ts'
+import type { Payload, Recorder, Told } from './recorder.ts'
+import { type Client, type Servers, TOPIC } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
-export const TOPIC = 'orders'
 export const ATTEMPTS_MAX = 4
 const CALL_TIMEOUT_MS = 1_000
-/** A timetable that is filled by looking holds no more than so many of a topic: little, so that it happens. */
+/** A timetable that is filled by looking holds no more than so many of a topic. */
 const POLLED_MAX = 200
+/** A process that could not be opened ends, and whoever looks after it starts it again. */
+const RESTART_MS = 1_000
 
 /** Made with a clock and a store of our own. */
 class SimulatedTocsin extends Tocsin {
   constructor(parts: TocsinParts) {
     super(parts)
+  }
+
+  override join(): Promise<void> {
+    return super.join()
   }
 }
 
@@ -37,26 +43,33 @@ export interface NodeParts {
   readonly recorder: Recorder
   readonly chance: Chance
   readonly onFate: (fate: Fate) => void
-  /** The process has begun: what it does is not the node's business. */
+  /** The process is open: what it does is not the node's business. */
   readonly onStart: (life: Life) => void
 }
 
-/** One run of a node's process. */
-export interface Life {
+/** One run of a node's process, which may not be open yet. */
+export interface Process {
   readonly name: string
-  readonly toc: Tocsin
-  readonly topic: Topic<Payload, Payload>
+  readonly toc: SimulatedTocsin
   readonly clock: ProcessClock
   /** Undone when it dies. */
   readonly undo: Set<() => void>
   /** Of an embedded one: its own ledger. */
   readonly embedded: Ledger | null
+  /** The truth about settings, for whoever checks at the end. */
+  readonly board: Board
+}
+
+/** One that is open. */
+export interface Life extends Process {
+  readonly topic: Topic<Payload, Payload>
 }
 
 /** A machine with a process on it that dies and is started again. */
 export class Node {
   readonly #parts: NodeParts
   readonly #lines = { timetable: [] as (() => void)[], ledger: [] as (() => void)[] }
+  #process: Process | null = null
   #life: Life | null = null
   #lives = 0
   #tableLink: Link | null = null
@@ -73,14 +86,19 @@ export class Node {
     return this.#parts.node.name
   }
 
-  /** Null while no process runs on it. */
+  /** Null while none runs on it. */
+  get process(): Process | null {
+    return this.#process
+  }
+
+  /** Null while none is open. */
   get life(): Life | null {
     return this.#life
   }
 
   start(): void {
-    if (this.#life !== null) return
-    const { node, world, recorder, plan, onStart } = this.#parts
+    if (this.#process !== null) return
+    const { node, world, recorder, plan } = this.#parts
     const name = `${node.name}/${++this.#lives}`
     const clock = new ProcessClock(world, node.skewMs, node.driftPpm)
     const chance = this.#parts.chance.fork(`life ${this.#lives}`)
@@ -117,8 +135,27 @@ export class Node {
       onReturn: (server, hear) => this.#lines[server].push(() => clock.reach(hear)),
     }
     const random = engineRandom(chance.fork('engine'), name)
-    const { store, embedded } = this.#store(plan.composition, client, random)
-    const toc = new SimulatedTocsin({ store, clock, random, logger: silentLogger })
+    const { store, board, embedded, truth } = this.#stores(plan.composition, client, random)
+    const toc = new SimulatedTocsin({ store, board, node: name, clock, random, logger: silentLogger })
+    this.#process = { name, toc, clock, undo, embedded, board: truth }
+    recorder.tell({ kind: 'life', life: name, phase: 'starts' })
+    void this.#open(this.#process)
+  }
+
+  /** As Tocsin.open does; then the program goes on. */
+  async #open(process: Process): Promise<void> {
+    const { plan, recorder, world, onStart } = this.#parts
+    const { name, toc, clock } = process
+    try {
+      await toc.join()
+    } catch {
+      await toc.close()
+      if (this.#process !== process) return
+      this.#ended(process)
+      world.after(RESTART_MS, () => this.start())
+      return
+    }
+    if (this.#process !== process) return
     const topic = toc.topic<Payload>(TOPIC, {
       lease: plan.leaseMs,
       timeout: 8_000,
@@ -127,33 +164,55 @@ export class Node {
       batchSize: 20,
       retry: { maxAttempts: ATTEMPTS_MAX, min: 200, max: 1_500 },
     }) as Topic<Payload, Payload>
-    toc.on('dead', ({ key, cause }) => recorder.tell({ kind: 'dead', life: name, key, cause }))
-    this.#life = { name, toc, topic, clock, undo, embedded }
-    recorder.tell({ kind: 'life', life: name, phase: 'starts' })
+    const tell = (told: Told) => {
+      if (!clock.isDead) recorder.tell(told)
+    }
+    toc.on('dead', ({ key, cause }) => tell({ kind: 'dead', life: name, key, cause }))
+    // By what is in force at this moment they are dealt.
+    toc.on('slots', async ({ owned }) => {
+      const { effective } = await topic.config()
+      tell({ kind: 'slots', life: name, owned, slots: effective.slots as number })
+    })
+    const sawConfig = (version: number, isPaused: boolean) =>
+      tell({ kind: 'config', life: name, version, isPaused })
+    toc.on('config', ({ version, paused }) => sawConfig(version, paused))
+    const { version, paused } = await topic.config()
+    if (this.#process !== process) return
+    this.#life = { ...process, topic }
+    tell({ kind: 'life', life: name, phase: 'opens' })
+    sawConfig(version, paused)
     onStart(this.#life)
   }
 
   /** kill -9, or the power goes. What it has sent is on its way. */
   crash(): void {
-    const life = this.#life
-    if (life === null) return
+    const process = this.#process
+    if (process === null) return
+    this.#process = null
     this.#life = null
-    life.clock.die()
-    for (const undo of life.undo) undo()
-    this.#parts.recorder.tell({ kind: 'life', life: life.name, phase: 'crashes' })
+    process.clock.die()
+    for (const undo of process.undo) undo()
+    this.#parts.recorder.tell({ kind: 'life', life: process.name, phase: 'crashes' })
   }
 
   /** It closes, and is gone when it says so. */
   async leave(): Promise<void> {
     const life = this.#life
-    if (life === null) return
+    // Before it is open, nobody has told it how to end well.
+    if (life === null) return this.crash()
     const { recorder } = this.#parts
     recorder.tell({ kind: 'life', life: life.name, phase: 'closes' })
     await life.toc.close({ timeout: '2s' })
     // It may have been killed meanwhile; then this is never reached.
-    recorder.tell({ kind: 'life', life: life.name, phase: 'closed' })
-    for (const undo of life.undo) undo()
-    if (this.#life === life) this.#life = null
+    this.#ended(life)
+  }
+
+  #ended({ name, undo }: Process): void {
+    this.#parts.recorder.tell({ kind: 'life', life: name, phase: 'closed' })
+    for (const one of undo) one()
+    if (this.#process?.name !== name) return
+    this.#process = null
+    this.#life = null
   }
 
   noise(server: 'timetable' | 'ledger', noise: Noise | null): void {
@@ -187,28 +246,30 @@ export class Node {
     this.#ledgerLink.state = this.#state.ledger
   }
 
-  #store(
+  #stores(
     composition: Composition,
     client: Client,
     random: ReturnType<typeof engineRandom>,
-  ): { store: TaskStore; embedded: Ledger | null } {
+  ): { store: TaskStore; board: Board; embedded: Ledger | null; truth: Board } {
     const { servers, plan } = this.#parts
     const { clock } = client
     const around = { clock, random, logger: silentLogger }
-    if (composition === 'redis') return { store: servers.timetableFor(client), embedded: null }
     if (composition === 'embedded') {
-      const ledger = servers.embeddedFor(client)
-      return {
-        store: new LedgerStore({ ...around, ledger, table: new MemoryTimetable(clock, random, plan.lookMs) }),
-        embedded: ledger,
-      }
+      const { ledger, board, truth } = servers.embeddedFor(client)
+      const table = new MemoryTimetable(clock, random, plan.lookMs)
+      return { store: new LedgerStore({ ...around, ledger, table }), board, embedded: ledger, truth }
     }
+    const server = composition === 'redis' ? 'timetable' : 'ledger'
+    const board = servers.boardFor(client, server)
+    const shared = { board, embedded: null, truth: servers.board }
+    if (composition === 'redis') return { store: servers.timetableFor(client), ...shared }
     const ledger = servers.ledgerFor(client, composition === 'alone')
-    const makeSpare = () => new MemoryTimetable(ledgerClock(ledger, clock), random, plan.lookMs, POLLED_MAX)
+    const makeSpare = () =>
+      new MemoryTimetable(ledgerClock(ledger, clock), random, plan.lookMs, plan.polledMax ?? POLLED_MAX)
     const store =
       composition === 'alone'
         ? new LedgerStore({ ...around, ledger, table: makeSpare() })
         : new LedgerStore({ ...around, ledger, table: servers.hintsFor(client), makeSpare })
-    return { store, embedded: null }
+    return { store, ...shared }
   }
 }

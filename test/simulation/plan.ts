@@ -59,6 +59,10 @@ export interface Plan {
   /** How far ahead tasks are scheduled, but for a few. */
   readonly aheadMs: number
   readonly slots: number
+  /** How many tasks a process keeps at hand where it finds them by looking. */
+  readonly polledMax?: number
+  /** How often somebody changes the topic's settings, on average. Left out: nobody does. */
+  readonly configEveryMs?: number
   /** Keys lie in so many cells: in few, claims take several tasks at once. */
   readonly cells: number
   readonly leaseMs: number
@@ -123,11 +127,13 @@ export interface PlanOptions {
   readonly longShare?: number | undefined
   /** Only these, where a mistake shows under few faults; all that the composition can have otherwise. */
   readonly faults?: readonly FaultKind[] | undefined
+  /** How often settings are changed; by chance otherwise. */
+  readonly configEveryMs?: number | undefined
 }
 
 export function planOf(
   seed: number,
-  { composition: only, longShare = LONG_SHARE, faults: kinds }: PlanOptions = {},
+  { composition: only, longShare = LONG_SHARE, faults: kinds, configEveryMs }: PlanOptions = {},
 ): Plan {
   const chance = new Chance(`plan ${seed}`)
   const drawn = chance.weighted<Composition>({ center: 5, alone: 2, redis: 3, embedded: 2 })
@@ -159,11 +165,17 @@ export function planOf(
     lookMs: isLong ? 60_000 : 10_000,
     aheadMs: isLong ? HOUR_MS / 2 : 25_000,
     slots: chance.pick([1, 4, 16]),
+    configEveryMs: configEveryMs ?? configEveryMsOf(chance.fork('config'), isLong),
     cells: chance.pick([2, 64, 64]),
     leaseMs: LEASE_MS,
     serverSkewMs: { timetable: skew(), ledger: skew() },
     faults: faults.toSorted((a, b) => a.atMs - b.atMs),
   }
+}
+
+/** Now and then only: shares that are dealt anew all the time are never seen to be right. */
+function configEveryMsOf(chance: Chance, isLong: boolean): number {
+  return chance.pick(isLong ? [600_000, 1_800_000] : [5_000, 15_000, 30_000])
 }
 
 function nodeOf(chance: Chance, n: number, composition: Composition, callEveryMs: number): NodePlan {

@@ -1,4 +1,7 @@
 import Database from 'better-sqlite3'
+import type { Board } from '../../src/board.ts'
+import type { Clock } from '../../src/clock.ts'
+import { MemoryBoard } from '../../src/cluster/memory-board.ts'
 import { TocsinError } from '../../src/errors.ts'
 import type { RecordClock } from '../../src/record-clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
@@ -13,13 +16,20 @@ import type { Tx } from '../../src/tx.ts'
 import type { Chance } from './chance.ts'
 import { Holdings } from './holdings.ts'
 import type { Link } from './link.ts'
-import { HINT_METHODS, LEDGER_METHODS, TIMETABLE_METHODS, TRANSACTION_METHODS } from './methods.ts'
+import {
+  BOARD_METHODS,
+  HINT_METHODS,
+  LEDGER_METHODS,
+  TIMETABLE_METHODS,
+  TRANSACTION_METHODS,
+} from './methods.ts'
 import type { Plan } from './plan.ts'
 import { ProcessClock } from './process-clock.ts'
+import { type Beatings, recordedBoard } from './recorded-board.ts'
 import { type OpenTransaction, recordedLedger } from './recorded-ledger.ts'
 import { recordedTimetable, type Witness } from './recorded-timetable.ts'
 import type { Recorder } from './recorder.ts'
-import { remote } from './remote.ts'
+import { type Methods, remote } from './remote.ts'
 import { SharedLedger, type SharedTx } from './shared-ledger/shared-ledger.ts'
 import { SharedTable } from './shared-table.ts'
 import type { WorldClock } from './world-clock.ts'
@@ -40,15 +50,20 @@ export interface Client {
 
 const CALL_TIMEOUT_MS = 1_000
 
+export const TOPIC = 'orders'
+
 /** Everything that outlives the processes of a run. */
 export class Servers {
   readonly tableClock: ProcessClock
   readonly ledgerClock: ProcessClock
   readonly table: SharedTable
   readonly ledger: SharedLedger
+  /** Where the truth lies: it is not lost, and cannot be rolled back. */
+  readonly board: MemoryBoard
   readonly #world: WorldClock
   readonly #recorder: Recorder
   readonly #holdings = new Holdings()
+  readonly #beatings: Beatings = new Map()
   readonly #transactions = new WeakMap<object, OpenTransaction>()
   readonly #file: Database.Database | null
   #transactionCount = 0
@@ -61,6 +76,8 @@ export class Servers {
     const remembers = plan.faults.some(({ kind }) => kind === 'rollback')
     this.table = new SharedTable(this.tableClock, chance.fork('timetable'), remembers, plan.lookMs)
     this.ledger = new SharedLedger(this.ledgerClock)
+    const boardClock = plan.composition === 'redis' ? this.tableClock : this.ledgerClock
+    this.board = new MemoryBoard(byWallClock(boardClock), true)
     this.#file = plan.composition === 'embedded' ? new Database(':memory:') : null
   }
 
@@ -133,8 +150,22 @@ export class Servers {
     return remote(recorded, link, LEDGER_METHODS, here)
   }
 
+  /** The board of all processes, on the line to the server that has the truth. */
+  boardFor(client: Client, server: 'timetable' | 'ledger'): Board {
+    const link = server === 'ledger' ? client.ledgerLink : client.tableLink
+    return remote<Board>(this.#recordedBoard(this.board, client), link, BOARD_METHODS, {
+      listen: (onNews) => {
+        const unlisten = this.board.listen(() => link.tell(onNews))
+        client.onReturn(server, onNews)
+        client.onDeath(unlisten)
+        return unlisten
+      },
+      close: async () => {},
+    })
+  }
+
   /** A file, of which the process has the only connection; what was held before is nobody's now. */
-  embeddedFor(client: Client): Ledger {
+  embeddedFor(client: Client): { readonly ledger: Ledger; readonly board: Board; readonly truth: Board } {
     const file = this.#file as Database.Database
     const { clock } = client
     const where = 'the ledger'
@@ -158,7 +189,14 @@ export class Servers {
       await recorded.close()
       isThere.abort()
     }
-    return remote(whileThere(recorded, isThere.signal), client.ledgerLink, LEDGER_METHODS, { close })
+    const { signal } = isThere
+    const { ledgerLink } = client
+    const board = whileThere(this.#recordedBoard(ledger.board, client), BOARD_METHODS, signal)
+    return {
+      ledger: remote(whileThere(recorded, LEDGER_METHODS, signal), ledgerLink, LEDGER_METHODS, { close }),
+      board: remote(board, ledgerLink, BOARD_METHODS, {}),
+      truth: ledger.board,
+    }
   }
 
   /** The truth itself, for whoever checks at the end. */
@@ -169,6 +207,17 @@ export class Servers {
 
   #witness(life: string): Witness {
     return { recorder: this.#recorder, world: this.#world, holdings: this.#holdings, life }
+  }
+
+  #recordedBoard(board: Board, { life }: Client): Board {
+    const beatings = this.#beatings
+    return recordedBoard(board, {
+      recorder: this.#recorder,
+      world: this.#world,
+      beatings,
+      topic: TOPIC,
+      life,
+    })
   }
 
   /** How the history calls a transaction. */
@@ -202,15 +251,25 @@ export class Servers {
 }
 
 /** Once it is gone, nothing is carried out any more. */
-function whileThere(ledger: Ledger, gone: AbortSignal): Ledger {
-  return new Proxy(ledger, {
+function whileThere<T extends object>(server: T, methods: Methods, gone: AbortSignal): T {
+  return new Proxy(server, {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name, target)
       if (typeof value !== 'function') return value
       const method = value as (...args: unknown[]) => unknown
-      if (LEDGER_METHODS[String(name)] === undefined) return method.bind(target)
+      if (methods[String(name)] === undefined) return method.bind(target)
       const closed = () => new TocsinError('ledger-unavailable', 'the ledger was closed')
       return (...args: unknown[]) => (gone.aborted ? Promise.reject(closed()) : method.apply(target, args))
     },
   })
+}
+
+/** Servers say how old something is by a clock that can be set. */
+function byWallClock(clock: ProcessClock): Clock {
+  return {
+    now: () => clock.now(),
+    monotonicNow: () => clock.now(),
+    after: (delayMs, ring) => clock.after(delayMs, ring),
+    turn: () => clock.turn(),
+  }
 }

@@ -73,6 +73,31 @@ describe('bugs that were found do not come back', () => {
   )
 })
 
+describe('was wrong once', () => {
+  test('who finds tasks by looking keeps those that others pull, until there is no room for its own', async () => {
+    const consumer = { skewMs: 0, driftPpm: 0, consumes: 'single', concurrency: 16 } as const
+    const { violations } = await run({
+      seed: 1,
+      composition: 'alone',
+      nodes: [
+        { name: 'n1', ...consumer },
+        { name: 'n2', ...consumer },
+      ],
+      spanMs: 30_000,
+      callEveryMs: 100,
+      lookMs: 10_000,
+      aheadMs: 25_000,
+      slots: 16,
+      polledMax: 50,
+      cells: 64,
+      leaseMs: 3_000,
+      serverSkewMs: { timetable: 0, ledger: 0 },
+      faults: [],
+    })
+    expect(violations).toEqual([])
+  })
+})
+
 describe('a run', () => {
   const COMPOSITIONS: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
 

@@ -9,11 +9,10 @@ export function storyOf({ events }: History, key: string): string[] {
     events.flatMap((event) => (event.kind === 'start' && event.key === key ? [event.run] : [])),
   )
   const concerns = (event: Event): boolean => {
-    if (event.kind === 'fault' || event.kind === 'life' || event.kind === 'trouble') return true
     if (event.kind === 'return') return calls.has(event.call)
     if (event.kind === 'end') return runs.has(event.run)
     if (event.kind === 'extend') return event.keys.includes(key)
-    return event.key === key
+    return !('key' in event) || event.key === key
   }
   return events.filter(concerns).map((event) => {
     const { seq, trueMs, kind, ...told } = event

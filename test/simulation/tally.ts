@@ -31,6 +31,9 @@ export interface Summary {
   readonly transactions: number
   readonly committed: number
   readonly crashes: number
+  readonly changes: number
+  readonly conflicts: number
+  readonly burials: number
   readonly violations: number
 }
 
@@ -94,6 +97,9 @@ export class Tally {
       transactions: sum('transactions'),
       committed: sum('committed'),
       crashes: sum('crashes'),
+      changes: sum('changes'),
+      conflicts: sum('conflicts'),
+      burials: sum('burials'),
       violations: this.failures.reduce((total, { violations }) => total + violations.length, 0),
     }
   }
@@ -106,6 +112,8 @@ export class Tally {
       reasons.push(`only ${racingCancels} of ${cancels} cancels raced a claim`)
     if (staleSettles < settles * STALE_SETTLES_MIN)
       reasons.push(`only ${staleSettles} of ${settles} settles were stale`)
+    for (const name of ['changes', 'conflicts', 'burials'])
+      if (!this.#sums[name]) reasons.push(`there were no ${name}`)
     for (const kind of FAULT_KINDS) if (!faults[kind]) reasons.push(`no ${kind} happened`)
     for (const fate of FATES) if (fate !== 'fine' && !badCalls[fate]) reasons.push(`no call was ${fate}`)
     return reasons

@@ -1,3 +1,4 @@
+import type { Board } from '../../src/board.ts'
 import { cellOf } from '../../src/cell.ts'
 import type { TopicAudit } from '../../src/store.ts'
 import { Calamities } from './calamities.ts'
@@ -7,17 +8,21 @@ import { Handlers } from './handlers.ts'
 import type { Ending, FinalState, History } from './history.ts'
 import type { Fate } from './link.ts'
 import { MissingWatch } from './missing-watch.ts'
-import { ATTEMPTS_MAX, type Life, Node, TOPIC } from './node.ts'
+import { ATTEMPTS_MAX, type Life, Node } from './node.ts'
+import { Operators } from './operators.ts'
 import type { Plan } from './plan.ts'
 import { Recorder, versionOf } from './recorder.ts'
-import { Servers } from './servers.ts'
+import { Servers, TOPIC } from './servers.ts'
 import { WorldClock } from './world-clock.ts'
 
 /** After the last fault everything that was held up has this long to come right, and then all is to be done. */
-const HEALING_MS = 30_000
+const HEALING_MS = 50_000
 const CLOSING_MS = 60_000
-/** What fell due this long before the end had its time: leases, retries and rescues included. */
-const SETTLED_MS = 20_000
+/**
+ * What fell due this long before the end had its time: leases, retries and rescues included. A task that kills takes three
+ * processes down before it is found out, and each time five seconds pass until others pull what that one did.
+ */
+const SETTLED_MS = 35_000
 
 export interface Outcome {
   readonly history: History
@@ -38,6 +43,7 @@ class World {
   readonly #servers: Servers
   readonly #nodes: Node[]
   readonly #callers: Callers
+  readonly #operators: Operators | null
   readonly #fates = new Map<Fate, number>()
   readonly #chance: Chance
   readonly #calamities: Calamities
@@ -62,18 +68,31 @@ class World {
           onStart: (life) => this.#consume(life, node.name),
         }),
     )
+    const lives = () => this.#nodes.flatMap(({ life }) => life ?? [])
     this.#callers = new Callers({
       world: this.#clock,
       recorder: this.#recorder,
       chance: this.#chance.fork('callers'),
       servers: this.#servers,
-      lives: () => this.#nodes.flatMap(({ life }) => life ?? []),
+      lives,
       canTransact: plan.composition === 'center' || plan.composition === 'alone',
       callEveryMs: plan.callEveryMs,
       aheadMs: plan.aheadMs,
       cells: plan.cells,
       untilMs: plan.spanMs,
     })
+    const { configEveryMs: everyMs = null } = plan
+    this.#operators =
+      everyMs === null
+        ? null
+        : new Operators({
+            world: this.#clock,
+            recorder: this.#recorder,
+            chance: this.#chance.fork('operators'),
+            lives,
+            everyMs,
+            untilMs: plan.spanMs,
+          })
     const parts = {
       composition: plan.composition,
       clock: this.#clock,
@@ -83,14 +102,15 @@ class World {
       callers: this.#callers,
     }
     this.#calamities = new Calamities({ ...parts, chance: this.#chance })
-    const everyMs = plan.lookMs / 5
-    this.#watch = new MissingWatch({ ...parts, calamities: this.#calamities, everyMs })
+    const lookEveryMs = plan.lookMs / 5
+    this.#watch = new MissingWatch({ ...parts, calamities: this.#calamities, everyMs: lookEveryMs })
   }
 
   async run(): Promise<Outcome> {
     const { spanMs, aheadMs, faults, composition } = this.#plan
     for (const node of this.#nodes) node.start()
     this.#callers.start()
+    this.#operators?.start()
     if (composition === 'center') this.#watch.start()
     this.#calamities.plan(faults)
     await this.#clock.run(spanMs)
@@ -129,9 +149,9 @@ class World {
         this.#clock.after(500, () => node.start())
       },
     })
-    const { concurrency } = plan
-    if (plan.consumes === 'batch')
-      life.topic.consumeBatch((tasks) => handlers.batch(tasks), { concurrency: Math.min(4, concurrency) })
+    const concurrency = plan.consumes === 'batch' ? Math.min(4, plan.concurrency) : plan.concurrency
+    this.#recorder.tell({ kind: 'consume', life: life.name, capacity: concurrency })
+    if (plan.consumes === 'batch') life.topic.consumeBatch((tasks) => handlers.batch(tasks), { concurrency })
     else if (plan.consumes === 'transaction')
       life.topic.consume((task, { tx }) => handlers.one(task, { tx }), { concurrency, transaction: true })
     else life.topic.consume((task) => handlers.one(task), { concurrency })
@@ -156,6 +176,9 @@ class World {
     this.#isEnding = true
     this.#watch.stop()
     for (const node of this.#nodes) node.start()
+    await this.#clock.run(this.#clock.nowMs + CLOSING_MS, () =>
+      this.#nodes.every(({ life }) => life !== null),
+    )
     const recordMs = Math.max(
       ...this.#nodes.flatMap(({ life }) => (life === null ? [] : [this.#recordMs(life)])),
     )
@@ -179,6 +202,7 @@ class World {
       ),
     )
     const books = await this.#waitFor(truth.books(TOPIC))
+    const config = await this.#config(first.board)
     const timersLeft = await this.#close()
     return {
       trueMs: this.#clock.nowMs,
@@ -187,6 +211,7 @@ class World {
       keys,
       books,
       audit,
+      config,
       timersLeft,
     }
   }
@@ -197,6 +222,24 @@ class World {
     if (found === undefined) return { balances: true, missing: 0, orphaned: 0 }
     const { balances, missing, orphaned } = found
     return { balances, missing, orphaned }
+  }
+
+  async #config(board: Board): Promise<Ending['config']> {
+    const records = await this.#waitFor(board.records())
+    const record = records.find(({ topic }) => topic === TOPIC)
+    if (record === undefined) return null
+    const past = await this.#waitFor(board.history(TOPIC, 100))
+    const lives = this.#nodes.flatMap(({ life }) => life ?? [])
+    return {
+      version: record.version,
+      isPaused: record.isPaused,
+      past: past.map(({ version }) => version),
+      seen: await this.#waitFor(
+        Promise.all(
+          lives.map(async ({ name, topic }) => ({ life: name, version: (await topic.config()).version })),
+        ),
+      ),
+    }
   }
 
   async #close(): Promise<number> {

@@ -33,7 +33,7 @@ const ms = (instant: string): string => `floor(extract(epoch FROM ${instant}) * 
  * would hide one that got a lower number and was committed later. By what changed, too: after a server went on without
  * its last commits, as many others must not look the same.
  */
-const REVISION = `SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(coalesce(change_id, topic))), 0)
+const REVISION = `SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(concat_ws('/', topic, slots, slot_by, change_id))), 0)
       FROM tocsin.topic_config`
 
 export const BOARD = {

@@ -62,8 +62,8 @@ export class Listener {
   }
 
   async #run(): Promise<void> {
-    // Whoever listens keeps a connection for itself: of one there would be none left.
-    if (this.#pool.options.max === 1) return
+    // Whoever listens keeps a connection for itself, and so may a handler with its transaction: one more must be left.
+    if ((this.#pool.options.max ?? 10) < 3) return
     while (!this.#stop.signal.aborted) {
       const client = await this.#connected()
       if (client !== null) {
@@ -78,12 +78,24 @@ export class Listener {
   }
 
   async #connected(): Promise<PoolClient | null> {
+    const connecting = this.#pool.connect()
     try {
-      return await this.#pool.connect()
+      const client = await Promise.race([connecting, this.#stopped()])
+      // Closed meanwhile, while a pool that is somebody else's has none free: what comes late is given back.
+      if (client === null) connecting.then((late) => late.release()).catch(() => {})
+      return client
     } catch {
       // Whoever writes or reads has said so already.
       return null
     }
+  }
+
+  #stopped(): Promise<null> {
+    return new Promise((resolve) => {
+      const { signal } = this.#stop
+      if (signal.aborted) resolve(null)
+      else signal.addEventListener('abort', () => resolve(null), { once: true })
+    })
   }
 
   /** Listens until the connection is gone. False: nothing is heard on it. */

@@ -56,6 +56,8 @@ export class MemoryTimetable implements Timetable, HintTable {
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number
+  /** Of topics of which only some cells are pulled here. */
+  readonly #tended = new Map<string, ReadonlySet<number>>()
   readonly #clock: Clock
   readonly #random: Random
   readonly #epoch = `table ${++tables}`
@@ -201,8 +203,20 @@ export class MemoryTimetable implements Timetable, HintTable {
   }
 
   async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
-    const changed = this.#change(topic, hints, (cell, hint, moment) => cell.put(hint, mode, moment))
+    const tended = this.#tended.get(topic)
+    const kept = tended === undefined ? hints : hints.filter(({ cell }) => tended.has(cell))
+    const changed = this.#change(topic, kept, (cell, hint, moment) => cell.put(hint, mode, moment))
     return changed.filter(Boolean).length
+  }
+
+  tend(topic: string, cells: readonly number[]): void {
+    const tended = new Set(cells)
+    this.#tended.set(topic, tended)
+    for (const [number, cell] of this.#topic(topic).cells.entries()) {
+      if (tended.has(number)) continue
+      // What is held stays until it is settled.
+      for (const [key, { claim }] of cell.pool) if (claim === null) cell.drop(key)
+    }
   }
 
   async drop(topic: string, places: readonly Place[]): Promise<void> {

@@ -12,8 +12,10 @@ import { checkDeaths } from './rules/deaths.ts'
 import { checkEnding } from './rules/ending.ts'
 import { checkHandling } from './rules/handling.ts'
 import { checkLiveness } from './rules/liveness.ts'
+import { checkMembership } from './rules/membership.ts'
 import { checkReads } from './rules/reads.ts'
 import { checkRecord } from './rules/record.ts'
+import { checkSettings } from './rules/settings.ts'
 import { checkStarts } from './rules/starts.ts'
 import { checkTokens } from './rules/tokens.ts'
 import { checkWrites } from './rules/writes.ts'
@@ -33,6 +35,8 @@ const RULES = [
   checkEnding,
   checkBooks,
   checkLiveness,
+  checkMembership,
+  checkSettings,
 ]
 
 export function check(history: History): Violation[] {

@@ -31,6 +31,11 @@ export interface Figures {
   readonly transactions: number
   readonly committed: number
   readonly crashes: number
+  /** Of the topic's settings: changes that took effect, and those that were refused for their version. */
+  readonly changes: number
+  readonly conflicts: number
+  /** Processes that others found gone. */
+  readonly burials: number
   /** Of first starts; null: there was none. */
   readonly lateness: Lateness | null
 }
@@ -61,6 +66,9 @@ export function figuresOf(history: History): Figures {
     transactions: transactions.size,
     committed: truth.calls.committed.size,
     crashes: truth.crashed.size,
+    changes: of('configured').filter(({ outcome }) => outcome === 'ok').length,
+    conflicts: of('configured').filter(({ outcome }) => outcome === 'conflict').length,
+    burials: of('card').filter(({ phase }) => phase === 'buried').length,
     lateness: lateness(truth),
   }
 }

@@ -249,6 +249,7 @@ export class Story {
         keys,
         books: { ...none, scheduled, ...books },
         audit: this.#composition === 'redis' ? null : { balances: true, missing: 0, orphaned: 0 },
+        config: null,
         timersLeft: 0,
         ...more,
       },

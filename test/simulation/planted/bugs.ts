@@ -16,6 +16,8 @@ export interface PlantedBug {
   readonly composition: Composition
   /** Under which faults, where it shows under few of them. */
   readonly faults?: readonly FaultKind[]
+  /** How often settings are changed, where it shows only if they are. */
+  readonly configEveryMs?: number
 }
 
 const CELL = 'src/timetables/memory/cell.js'
@@ -23,6 +25,9 @@ const CLAIMS = 'src/timetables/memory/claims.js'
 const STORE = 'src/store/ledger-store.js'
 const SQLITE = 'src/ledgers/sqlite/transitions.js'
 const WORKER = 'src/runtime/worker.js'
+const SIGHTINGS = 'src/cluster/sightings.js'
+const SHARES = 'src/cluster/shares.js'
+const CONFIGS = 'src/cluster/topic-configs.js'
 
 export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
@@ -124,7 +129,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'if (use !== undefined && use.req !== req && use.untilMs > nowMs)',
     replace: 'if (false)',
     composition: 'center',
-    faults: ['cut-cells', 'cut-timetable', 'wipe', 'step-timetable'],
+    faults: ['cut-timetable', 'step-timetable', 'step-ledger'],
   },
   {
     name: 'a lost answer is sent again, whatever it was',
@@ -239,5 +244,128 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: "return { outcome: 'in-flight', dueMs: null };",
     replace: 'this.#claims.release(entry), this.lanes.add(entry, 0);',
     composition: 'redis',
+  },
+  {
+    name: 'a process that is gone is never found out',
+    file: SIGHTINGS,
+    find: 'if (sighting.silentMs >= GONE_MS)',
+    replace: 'if (false)',
+    composition: 'center',
+    faults: ['crash'],
+  },
+  {
+    name: 'silence counts while whoever listens was away itself',
+    file: SIGHTINGS,
+    find: 'Math.min(nowMs - this.#lookedMs, WATCHED_MS_MAX)',
+    replace: 'nowMs - this.#lookedMs',
+    composition: 'alone',
+    faults: ['cut-ledger'],
+  },
+  {
+    name: "who is alive is judged by the board's clock alone",
+    file: SIGHTINGS,
+    find: 'else if (sighting.isProven || heartbeat.ageMs < GONE_MS)',
+    replace: 'else if (heartbeat.ageMs < GONE_MS)',
+    composition: 'redis',
+    faults: ['cut-timetable'],
+  },
+  {
+    name: 'whoever leaves leaves its card behind',
+    file: 'src/cluster/cluster.js',
+    find: 'await board.leave(this.#id).catch((error) => this.#onError(error));',
+    replace: '',
+    composition: 'center',
+    faults: ['leave'],
+  },
+  {
+    name: 'a consumer that stops keeps its slots',
+    file: SHARES,
+    find: 'if (!mine.capacities.delete(consumer))',
+    replace: 'if (true)',
+    composition: 'redis',
+    faults: ['leave'],
+  },
+  {
+    name: 'one of the others is overlooked when slots are dealt',
+    file: SHARES,
+    find: 'alive.filter((card) => card.id !== id)',
+    replace: 'alive.filter((card) => card.id !== id).slice(1)',
+    composition: 'alone',
+  },
+  {
+    name: 'another share is not a new edition: the others go by the old card',
+    file: SHARES,
+    find: 'mine.slots = slots;\n        this.#edition++;',
+    replace: 'mine.slots = slots;',
+    composition: 'redis',
+  },
+  {
+    name: 'cards are read once',
+    file: 'src/cluster/members.js',
+    find: 'this.#cards.get(id)?.edition !== edition',
+    replace: 'this.#cards.get(id) === undefined',
+    composition: 'center',
+  },
+  {
+    name: 'slots are numbered anew, and pullers stay with their old cells',
+    file: 'src/runtime/consumer.js',
+    find: 'const isRedealt = slots !== this.#slots;',
+    replace: 'const isRedealt = false;',
+    composition: 'center',
+  },
+  {
+    name: 'a change of settings is not compared with the version that it expected',
+    file: 'src/cluster/memory-board.js',
+    find: 'if (known.record.version !== expected)',
+    replace: 'if (false)',
+    composition: 'redis',
+  },
+  {
+    name: 'a change that was lost is sent again as another one',
+    file: CONFIGS,
+    find: 'this.#board.change(topic, version, change);',
+    replace: 'this.#board.change(topic, version, { ...change, changeId: this.#random.uniqueId() });',
+    composition: 'alone',
+    faults: ['noise-ledger'],
+  },
+  {
+    name: 'a change whose answers are all lost is said to have failed',
+    file: CONFIGS,
+    find: 'throw lost(topic, error);',
+    replace: 'throw error;',
+    composition: 'redis',
+    faults: ['noise-timetable'],
+    configEveryMs: 500,
+  },
+  {
+    name: 'ifVersion is compared with what this process last heard of, and nobody is asked',
+    file: CONFIGS,
+    find: 'if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version)',
+    replace: 'if (false)',
+    composition: 'redis',
+    faults: ['noise-timetable'],
+  },
+  {
+    name: 'settings are read once, and what others change is never heard of',
+    file: CONFIGS,
+    find: 'if (revision !== null && revision === this.#revision)',
+    replace: 'if (revision !== null && this.#revision !== null)',
+    composition: 'center',
+  },
+  {
+    name: 'a pause stops handlers, and claims go on',
+    file: 'src/runtime/consumer.js',
+    find: 'return this.#takesWork() ? this.#room.reserve(whenRoom) : 0;',
+    replace: 'return this.#stopping === null ? this.#room.reserve(whenRoom) : 0;',
+    composition: 'redis',
+  },
+  {
+    name: 'who is asked to resume goes by what it last heard, and may never have heard of the pause',
+    file: 'src/topic-settings.js',
+    find: 'await this.#configs.refresh();',
+    replace: '',
+    composition: 'redis',
+    faults: ['noise-timetable'],
+    configEveryMs: 1_000,
   },
 ]

@@ -36,5 +36,16 @@ export function checkRecord({ history: { events, ending } }: Truth, findings: Fi
 
 /** What a process had sent when it died may still arrive, and take effect. */
 function isOfTruth(kind: string): boolean {
-  return ['write', 'claim', 'extend', 'settle', 'begin', 'buried', 'life', 'fault'].includes(kind)
+  return [
+    'write',
+    'claim',
+    'extend',
+    'settle',
+    'begin',
+    'buried',
+    'record',
+    'card',
+    'life',
+    'fault',
+  ].includes(kind)
 }

@@ -1,0 +1,105 @@
+import type { Board, TopicRecord } from '../../src/board.ts'
+import type { Recorder } from './recorder.ts'
+import { overlaid } from './recorded-timetable.ts'
+import type { WorldClock } from './world-clock.ts'
+
+/** So many of the last beats of a node are remembered. */
+const BEATS_MAX = 8
+
+interface Beating {
+  readonly life: string
+  /** As the board counts them. */
+  beats: number
+  /** The last ones, by the simulation's clock. */
+  readonly atMs: number[]
+}
+
+/** The cards that are up, as the answers of a board tell: one for all its processes. */
+export type Beatings = Map<string, Beating>
+
+export interface BoardWitness {
+  readonly recorder: Recorder
+  readonly world: WorldClock
+  readonly beatings: Beatings
+  readonly topic: string
+  /** Whose calls these are. */
+  readonly life: string
+}
+
+/**
+ * A board as one process calls it: what becomes of settings and cards is recorded at the moment at which it is done. It
+ * stands on the server's side of the line.
+ */
+export function recordedBoard(board: Board, witness: BoardWitness): Board {
+  const { recorder, world, beatings, topic, life } = witness
+  const known = (record: TopicRecord | null) => ({
+    version: record?.version ?? null,
+    slots: record?.live.slots ?? record?.slots ?? 0,
+    isPaused: record?.isPaused ?? false,
+    content: record === null ? '' : contentOf(record),
+  })
+  const took = (phase: 'left' | 'buried', id: string) => {
+    const beating = beatings.get(id)
+    if (beating === undefined) return
+    beatings.delete(id)
+    const lastMs = beating.atMs.at(-1) as number
+    const looks = [...beatings.values()]
+      .filter((one) => one.life === life)
+      .flatMap(({ atMs }) => atMs.filter((ms) => ms > lastMs)).length
+    recorder.tell({ kind: 'card', life, phase, of: beating.life, silentMs: world.nowMs - lastMs, looks })
+  }
+  return overlaid<Board>(board, {
+    beat: async (card) => {
+      const pulse = await board.beat(card)
+      const beats = pulse.heartbeats.find(({ id }) => id === card.id)?.beats ?? 0
+      const beating = beatings.get(card.id) ?? { life, beats, atMs: [] }
+      beating.beats = beats
+      beating.atMs.push(world.nowMs)
+      if (beating.atMs.length > BEATS_MAX) beating.atMs.shift()
+      beatings.set(card.id, beating)
+      return pulse
+    },
+    leave: async (id) => {
+      await board.leave(id)
+      took('left', id)
+    },
+    bury: async (id, beats) => {
+      await board.bury(id, beats)
+      if (beatings.get(id)?.beats === beats) took('buried', id)
+    },
+    create: async (name, slots, slotBy) => {
+      const record = await board.create(name, slots, slotBy)
+      if (name === topic)
+        recorder.tell({ kind: 'record', life, op: 'create', asked: null, isOurs: false, ...known(record) })
+      return record
+    },
+    change: async (name, expected, change) => {
+      const asked = {
+        expected,
+        changeId: change.changeId,
+        mark: markOf(change.patch),
+        content: contentOf(change),
+      }
+      const answer = await board.change(name, expected, change)
+      const { isOurs, record } = answer
+      if (name === topic)
+        recorder.tell({ kind: 'record', life, op: 'change', asked, isOurs, ...known(record) })
+      return answer
+    },
+  })
+}
+
+/** Every patch names the call that it comes from, in a setting that changes nothing within a run. */
+export function patchMark(call: number): string {
+  return `${604_800 + call}s`
+}
+
+function markOf(patch: Readonly<Record<string, unknown>>): string | null {
+  return typeof patch['retention'] === 'string' ? patch['retention'] : null
+}
+
+/** However its fields are ordered. */
+function contentOf({ live, isPaused }: Pick<TopicRecord, 'live' | 'isPaused'>): string {
+  const fields = Object.entries(live).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return JSON.stringify([fields, isPaused])
+}
