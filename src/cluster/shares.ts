@@ -85,7 +85,11 @@ export class Shares {
     // Also those that only others consume: each must solve the same problem, or they do not come to the same answer.
     const topics = new Set([...this.#mine.keys(), ...others.flatMap((card) => card.topics.map(topicOf))])
     const slots = new Map([...topics].map((topic) => [topic, slotsOf(topic)]))
-    const situation = JSON.stringify([this.#edition, others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
+    const situation = JSON.stringify([
+      this.#edition,
+      others.map(nameOf).toSorted(),
+      [...slots].map(String).toSorted(),
+    ])
     if (situation === this.#situation) return
     const members = [{ id, topics: this.topics }, ...others].map((member) => ({
       id: member.id,

@@ -29,7 +29,21 @@ describe('room', () => {
     expect(room.reserve(nobody)).toBe(0)
     room.claimed(12, 2)
     room.queued = 2
-    expect(room.reserve(nobody)).toBe(10)
+    expect([1, 2, 3, 4].map(() => room.reserve(nobody))).toEqual([4, 4, 2, 0])
+  })
+
+  it('is shared by many claims where each brings little, and by few again where they come back full', () => {
+    const { room } = roomOf(64)
+    const claim = (taken: (reserved: number) => number) => {
+      const reserved = room.reserve(nobody)
+      room.claimed(reserved, taken(reserved))
+      return reserved
+    }
+    expect(claim(() => 1)).toBe(16)
+    expect(claim(() => 1)).toBe(4)
+    expect(claim(() => 0)).toBe(4)
+    const full = Array.from({ length: 3 }, () => claim((reserved) => reserved))
+    expect(full).toEqual([4, 8, 16])
   })
 
   it('is shared by several claims under way, so that no cell waits for the answer of another', () => {
@@ -74,7 +88,7 @@ describe('room', () => {
     expect(room.reserve(nobody)).toBe(0)
     room.queued = 100
     expect(room.reserve(nobody)).toBe(100 / 4)
-    room.claimed(25, 0)
+    room.claimed(25, 25)
     room.queued = 0
     room.vacate(1)
     expect(room.reserve(nobody)).toBe(Math.ceil(201 / 4))

@@ -25,6 +25,14 @@ const CLAIM_MAX = 1_000
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
+/**
+ * Where claims bring few tasks, each reserves little more than that, so that many can be under way: beside another topic's
+ * backlog an answer takes long, and on-time tasks of 64 cells must not wait for four of them. One that comes back full
+ * asks for twice as much at once.
+ */
+const SHARE_LEAST = 4
+const LATELY = 0.2
+
 export class Room {
   readonly #clock: Clock
   readonly #settings: () => Settings
@@ -48,6 +56,8 @@ export class Room {
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
   #busy = 0
   #reserved = 0
+  /** How many tasks a claim brings, lately. Infinity: nobody knows yet. */
+  #perClaim = Number.POSITIVE_INFINITY
   /** Tasks claimed and not started. */
   queued = 0
   /** Outcomes not recorded yet; the timetable is slow or away when there are many, and more claims would not help. */
@@ -92,6 +102,7 @@ export class Room {
   /** A claim came back: what was reserved and not needed is free again. */
   claimed(reserved: number, taken: number): void {
     this.#reserved -= reserved
+    if (reserved > 1) this.#learn(reserved, taken)
     // A repeated claim may bring more than was reserved for it this time.
     this.#governor.giveBack(Math.max(0, reserved - taken))
   }
@@ -184,7 +195,15 @@ export class Room {
   /** What one claim may have of it. Batches are not shared: they are worth more in one piece. */
   #share(): number {
     const room = this.#room()
-    return this.#batched ? room : Math.min(room, Math.max(SHARE_MIN, Math.ceil(room / CLAIMS_AT_ONCE)))
+    if (this.#batched) return room
+    const share = Math.max(SHARE_MIN, Math.ceil(room / CLAIMS_AT_ONCE))
+    return Math.min(room, share, Math.max(SHARE_LEAST, Math.ceil(2 * this.#perClaim)))
+  }
+
+  #learn(reserved: number, taken: number): void {
+    if (taken >= reserved) this.#perClaim = Math.max(this.#perClaim, reserved)
+    else if (this.#perClaim === Number.POSITIVE_INFINITY) this.#perClaim = taken
+    else this.#perClaim += LATELY * (taken - this.#perClaim)
   }
 
   #room(): number {

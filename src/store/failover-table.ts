@@ -23,8 +23,11 @@ const PROBE_MS = 500
 export interface Outages {
   /** The timetable is away: until it is back, `spare` rings, and is to be filled. */
   onAway(spare: HintTable, error: unknown): void
-  /** It answers again. What it holds may be old, or nothing: it is not rung by before this is over. */
-  onBack(): Promise<void>
+  /**
+   * It answers again. What it holds may be old, or nothing: it is not rung by before this is over. These topics were
+   * written to meanwhile, also where nobody consumes them here.
+   */
+  onBack(untold: readonly string[]): Promise<void>
   /** It is rung by again. */
   onOver(): void
 }
@@ -42,6 +45,8 @@ export class FailoverTable implements HintTable {
   readonly #clock: Clock
   readonly #outages: Outages
   readonly #watchers = new Map<string, Set<Watcher>>()
+  /** Topics whose hints it was not told. */
+  readonly #untold = new Set<string>()
   readonly #tended = new Map<string, readonly number[]>()
   readonly #stop = new AbortController()
   #spare: HintTable | null = null
@@ -81,7 +86,9 @@ export class FailoverTable implements HintTable {
 
   async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
     await this.#spare?.put(topic, hints, mode)
-    return this.#tell(0, (shared) => shared.put(topic, hints, mode))
+    const changed = await this.#tell<number | null>(null, (shared) => shared.put(topic, hints, mode))
+    if (changed === null) this.#untold.add(topic)
+    return changed ?? 0
   }
 
   async cancel(topic: string, places: readonly Place[]): Promise<unknown> {
@@ -198,7 +205,7 @@ export class FailoverTable implements HintTable {
       try {
         await this.#shared.nowMs()
         this.#isReturning = true
-        await this.#outages.onBack()
+        await this.#outages.onBack([...this.#untold])
       } catch {
         this.#isReturning = false
       }
@@ -209,6 +216,7 @@ export class FailoverTable implements HintTable {
     const spare = this.#spare
     this.#isReturning = false
     this.#spare = null
+    this.#untold.clear()
     this.#outages.onOver()
     this.#wakeAll()
     await spare?.close()

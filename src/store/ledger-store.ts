@@ -445,7 +445,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         logger.warn({ error }, 'the timetable is away: the ledger rings until it is back')
         this.#residences.fillSpare(spare)
       },
-      onBack: () => this.#residences.reconcile(),
+      onBack: (untold) => this.#residences.reconcile(untold),
       onOver: () => {
         logger.info({}, 'the timetable is back, and has all that the ledger has')
         this.#residences.leaveSpare()

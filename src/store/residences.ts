@@ -104,9 +104,10 @@ export class Residences {
     }
   }
 
-  /** When this is over, the timetable has all that the ledger has. */
-  async reconcile(): Promise<void> {
+  /** When this is over, the timetable has all that the ledger has; `others` are topics that are only written to here. */
+  async reconcile(others: readonly string[]): Promise<void> {
     for (const { filler } of this.#byTopic.values()) if (filler instanceof Loader) await filler.reconcile()
+    for (const topic of others) if (!this.has(topic)) await this.#loader(topic).reconcile()
   }
 
   #polled(topic: string): Residence {
@@ -116,15 +117,8 @@ export class Residences {
   }
 
   #loaded(topic: string): Residence {
-    const { ledger, table, ringing, clock, logger, residentMs, onError } = this.#parts
-    const filler = new Loader(
-      topic,
-      ledger,
-      table,
-      clock,
-      () => residentMs(topic),
-      (error) => onError('load', error),
-    )
+    const { ledger, ringing, clock, logger, onError } = this.#parts
+    const filler = this.#loader(topic)
     const onRescue = (count: number) => {
       this.#rescued.set(topic, this.rescuedOf(topic) + count)
       logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
@@ -137,6 +131,18 @@ export class Residences {
     const residence: Residence = { filler, sweeper }
     if (this.#spare !== null) this.#poll(topic, residence, this.#spare)
     return residence
+  }
+
+  #loader(topic: string): Loader {
+    const { ledger, table, clock, residentMs, onError } = this.#parts
+    return new Loader(
+      topic,
+      ledger,
+      table,
+      clock,
+      () => residentMs(topic),
+      (error) => onError('load', error),
+    )
   }
 
   #poll(topic: string, residence: Residence, spare: HintTable): void {

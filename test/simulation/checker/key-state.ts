@@ -21,6 +21,8 @@ export interface ClaimRecord {
   /** The one that counted. */
   settled: SettleEvent | null
   readonly starts: StartEvent[]
+  /** Taken before under the same token, until that lease was over: what was started then may be settled now. */
+  readonly earlier: ClaimRecord | null
 }
 
 export interface Holder {

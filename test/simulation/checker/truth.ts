@@ -226,6 +226,7 @@ export class Truth {
       isDoubtful: event.leaseEndTrueMs <= event.trueMs,
       settled: null,
       starts: [],
+      earlier: this.#claims.get(name) ?? null,
     }
     this.#claims.set(name, claim)
     this.#lastClaims.set(`${event.life}\0${event.key}\0${event.version}`, claim)
