@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
+import { emptyClaimsOfOwners, emptyClaimsOfTurns } from './empty-claims.mjs'
 import { orders } from './load.mjs'
 import { redisInfo, SETTINGS_TEXT, startRedis } from './redis-server.mjs'
 
@@ -31,9 +32,20 @@ const FIGURE = {
   better: 'more',
 }
 
+const EMPTY_CLAIMS = {
+  id: 'empty-claims',
+  title: '600 tasks in a minute, 4 nodes: claims that find nothing',
+  unit: 'claims',
+  better: 'less',
+}
+const EMPTY_TASKS = 600
+const EMPTY_SPAN_MS = 60_000
+const OWNERS = 'owned slots'
+const TURNS = 'INCR and modulo'
+
 export const name = 'cluster'
 export const title = 'One topic, consumed by several processes'
-export const figureIds = [FIGURE.id]
+export const figureIds = [FIGURE.id, EMPTY_CLAIMS.id]
 export const notes = [
   `Redis without persistence (${SETTINGS_TEXT}), on the same machine, as are all nodes. Handlers wait ${WORK_MS} ms, ${CONCURRENCY} at a`,
   `time in each node: no more than ${((CONCURRENCY * 1000) / WORK_MS).toLocaleString('en-US')} tasks per second and node. ${TASKS_PER_NODE.toLocaleString('en-US')} tasks to each node, all due at one instant, ${SLOTS} slots;`,
@@ -69,7 +81,36 @@ export async function run({ runs, count = TASKS_PER_NODE, progress }) {
       progress(`${++step} of ${runs * NODES.length}: run ${nth}, ${FIGURE.id}, ${seriesOf(nodes)}`)
       rows[i].runs.push(await measured(nodes, count * nodes))
     }
-  return rows
+  progress(`${EMPTY_CLAIMS.id}: two minutes`)
+  return [...rows, ...(await emptyClaims())]
+}
+
+/** Once: it is a count of what is done, not of how fast. */
+async function emptyClaims() {
+  const { Tocsin } = await import('tocsin')
+  const [owners, turns] = [await startRedis(), await startRedis()]
+  const toc = await Tocsin.open({ timetable: `redis://127.0.0.1:${owners.port}`, node: 'bench' })
+  const startNodes = async (count) => {
+    toc.topic(TOPIC, { slots: SLOTS })
+    const workers = Array.from({ length: count }, (_, n) => new Worker(owners.port, n))
+    await dealt(toc, count)
+    return {
+      handled: () => handledBy(workers),
+      stop: () => Promise.all(workers.map((worker) => worker.stop())),
+    }
+  }
+  try {
+    const owned = { port: owners.port, topic: TOPIC, toc, startNodes }
+    const ofOwners = await emptyClaimsOfOwners(owned, EMPTY_TASKS, EMPTY_SPAN_MS)
+    const ofTurns = await emptyClaimsOfTurns(turns.port, EMPTY_TASKS, EMPTY_SPAN_MS)
+    return [
+      { ...EMPTY_CLAIMS, series: OWNERS, ratioTo: TURNS, runs: [ofOwners] },
+      { ...EMPTY_CLAIMS, series: TURNS, runs: [ofTurns] },
+    ]
+  } finally {
+    await toc.close()
+    await Promise.all([owners.stop(), turns.stop()])
+  }
 }
 
 async function prepare() {

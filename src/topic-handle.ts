@@ -63,7 +63,6 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#definition = definition
     this.#parts = parts
     this.#scheduler = new Scheduler(definition, parts, this.#order)
-    this.#awaitCreation()
   }
 
   get definition(): TopicDefinition<In, Out> {
@@ -75,7 +74,6 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#parts.settings.declare(definition.config)
     this.#definition = definition
     this.#scheduler = new Scheduler(definition, this.#parts, this.#order)
-    this.#awaitCreation()
   }
 
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
@@ -90,7 +88,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     try {
       this.#parts.checkOpen()
       this.#bring()
-      return this.#scheduler.one(task)
+      return this.#onceCreated(() => this.#scheduler.one(task))
     } catch (error) {
       return Promise.reject(error as Error)
     }
@@ -130,7 +128,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
       )
     try {
       this.#parts.checkOpen()
-      return this.#cancelOne(key)
+      return this.#onceCreated(() => this.#cancelOne(key))
     } catch (error) {
       return Promise.reject(error as Error)
     }
@@ -222,8 +220,9 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   /** Resolves when every write called so far has taken effect. */
-  written(): Promise<void> {
-    return this.#order.settled()
+  async written(): Promise<void> {
+    await this.#parts.settings.creating
+    await this.#order.settled()
   }
 
   async get(key: string): Promise<TaskInfo<Out> | null> {
@@ -347,23 +346,26 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     const { settings } = this.#parts
     if (!settings.isUnknown || settings.creating !== null) return
     settings.create()
-    this.#awaitCreation()
-  }
-
-  async #afterCreation<T>(
-    creating: Promise<void>,
-    within: (tx: StoreTransaction) => Promise<T>,
-    tx: StoreTransaction,
-  ): Promise<T> {
-    await creating
-    this.#parts.settings.check()
-    return within(tx)
   }
 
   /** Another node may be creating the topic at this moment, and place its keys in another way: writes wait to hear. */
-  #awaitCreation(): void {
+  #onceCreated<T>(write: () => Promise<T>): Promise<T> {
     const { creating } = this.#parts.settings
-    if (creating !== null) void this.#order.run(() => creating, true)
+    return creating === null ? write() : creating.then(write)
+  }
+
+  /**
+   * In the caller's transaction it is written at once: later it might be another one. But it is not called written before
+   * it is known that its place is right.
+   */
+  #withinCreated<T>(written: Promise<T>): Promise<T> {
+    const { settings } = this.#parts
+    if (settings.creating === null) return written
+    written.catch(() => {})
+    return settings.creating.then(() => {
+      settings.check()
+      return written
+    })
   }
 
   #move(places: readonly Place[], time: RingTime): Promise<RescheduleAnswer[]> {
@@ -402,9 +404,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     try {
       tx = this.#checkWrite(options, known)
       if (makes) this.#bring()
-      if (tx === null) return alone()
-      const { creating } = this.#parts.settings
-      return creating === null || tx.isSynchronous ? within(tx) : this.#afterCreation(creating, within, tx)
+      return tx === null ? this.#onceCreated(alone) : this.#withinCreated(within(tx))
     } catch (error) {
       if (tx?.isSynchronous === true) throw error
       return Promise.reject(error as Error)

@@ -184,20 +184,21 @@ export class TopicSettings {
     if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings
     this.#createError = null
-    const creating = this.#configs
-      .create(this.#topic, slots, slotBy)
-      .then(
-        () => {},
-        (error: unknown) => {
-          this.#createError = error as Error
-          this.#logger.warn({ topic: this.#topic, error }, 'the topic could not be created yet')
-          this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
-        },
-      )
-      .finally(() => {
-        this.#creating = null
-      })
+    const creating = this.#configs.create(this.#topic, slots, slotBy).then(
+      () => {},
+      (error: unknown) => {
+        this.#createError = error as Error
+        this.#logger.warn({ topic: this.#topic, error }, 'the topic could not be created yet')
+        this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
+      },
+    )
     this.#creating = creating
+    // A turn later: what was called meanwhile comes after what has waited.
+    void creating
+      .then(() => this.#configs.turn())
+      .then(() => {
+        if (this.#creating === creating) this.#creating = null
+      })
   }
 
   /** Live settings need a record to be written to. */

@@ -7,7 +7,7 @@
  * There is no leader and no lock. Each node reads the same cards and computes the same shares; while they differ for a
  * moment, claims in vain are all it costs.
  */
-import type { Board, Card, Figures, PastChange, Pulse } from '../board.ts'
+import type { Board, Card, Figures, Pulse } from '../board.ts'
 import type { Clock } from '../clock.ts'
 import type { Announcer } from '../events.ts'
 import type { Logger } from '../logger.ts'
@@ -134,10 +134,6 @@ export class Cluster {
     const alive = new Set(this.#members.alive.map(({ id }) => id))
     const others = (await this.#parts.board.cards()).filter(({ id }) => id !== mine.id && alive.has(id))
     return [mine, ...others].map((card) => ({ card, isSelf: card.id === mine.id }))
-  }
-
-  history(topic: string, limit: number): Promise<PastChange[]> {
-    return this.configs.history(topic, limit)
   }
 
   /** The others take over at once. Nothing of it is worth failing for: they would find out. */

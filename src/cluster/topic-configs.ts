@@ -45,6 +45,10 @@ export class TopicConfigs {
     return this.#board.isShared
   }
 
+  turn(): Promise<void> {
+    return this.#clock.turn()
+  }
+
   /** Null: nobody created it yet. */
   get(topic: string): TopicRecord | null {
     return this.#records.get(topic) ?? null
