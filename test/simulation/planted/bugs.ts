@@ -91,7 +91,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'nothing is reconciled when the timetable is back',
     file: 'src/store/failover-table.js',
-    find: 'await this.#outages.onBack();',
+    find: 'await this.#outages.onBack([...this.#untold]);',
     replace: '',
     composition: 'center',
   },
