@@ -12,6 +12,9 @@
 import type { SlotBy } from './cell.ts'
 import type { TopicConfig } from './config.ts'
 
+/** So many changes of a topic are kept, at least. */
+export const CHANGES_KEPT = 100
+
 export interface Card {
   /** Of one life of one process. */
   readonly id: string
@@ -122,7 +125,7 @@ export interface Board {
   create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord>
   /** Takes the place of version `expected`, which becomes `expected` + 1, and tells the others. */
   change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer>
-  /** The last ones, newest first. At least the last 100 of a topic are kept. */
+  /** The last ones, newest first. */
   history(topic: string, limit: number): Promise<PastChange[]>
 
   /**

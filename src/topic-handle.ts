@@ -1,3 +1,4 @@
+import { CHANGES_KEPT } from './board.ts'
 import { atIndex, CHUNK, pipelined, placesOf, slicesOf } from './bulk.ts'
 import { ALL_CELLS, cellOf } from './cell.ts'
 import type { ConfigView, LiveConfig } from './config.ts'
@@ -44,8 +45,6 @@ import type { TopicParts } from './topic-parts.ts'
 
 const PAGE_SIZE = 100
 const PAGE_SIZE_MAX = 1_000
-/** As many changes of a configuration are kept, at least. */
-const HISTORY = 100
 const FORECAST_STEPS_MAX = 10_000
 const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
 const STATES: readonly State[] = ['pending', 'claimed', 'dead', ...ENDED]
@@ -289,7 +288,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   async configHistory(options: { readonly limit?: number | undefined } = {}): Promise<ConfigChange[]> {
     this.#parts.checkOpen()
     checkOptions(options, ['limit'], 'configHistory')
-    const limit = wholeNumber(options.limit ?? HISTORY, 1, HISTORY, 'limit')
+    const limit = wholeNumber(options.limit ?? CHANGES_KEPT, 1, CHANGES_KEPT, 'limit')
     const changes = await this.#parts.cluster.configs.history(this.name, limit)
     return changes.map(({ version, atMs, by, patch }) => ({
       version,

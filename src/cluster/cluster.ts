@@ -76,7 +76,6 @@ export class Cluster {
     this.configs = new TopicConfigs(board, clock, random, identity.name)
     this.#shares = new Shares({
       id: this.#id,
-      isAlone: !board.isShared,
       slotsOf,
       onOwned: (topic, owned) => announcer.emit('slots', { topic, owned }),
       onTooMany: (topic, nodes, slots, slotsToSet) =>

@@ -1,9 +1,16 @@
-import type { Board, Card, ChangeAnswer, PastChange, Pulse, RecordChange, TopicRecord } from '../board.ts'
+import {
+  type Board,
+  type Card,
+  CHANGES_KEPT,
+  type ChangeAnswer,
+  type PastChange,
+  type Pulse,
+  type RecordChange,
+  type TopicRecord,
+} from '../board.ts'
+import { CardRack } from '../card-rack.ts'
 import type { SlotBy } from '../cell.ts'
 import type { Clock } from '../clock.ts'
-
-/** So many changes of a topic are kept. */
-const HISTORY_MAX = 100
 
 /**
  * The board of a process that is alone, and of the simulator, whose nodes share one. What comes in and goes out is
@@ -12,12 +19,9 @@ const HISTORY_MAX = 100
 export class MemoryBoard implements Board {
   readonly isShared: boolean
   readonly #clock: Clock
-  readonly #nodes = new Map<string, Node>()
+  readonly #rack = new CardRack()
   readonly #topics = new Map<string, Topic>()
-  readonly #listeners = new Set<{ readonly onNews: () => void }>()
   #revision = 0
-  /** Of all nodes: who was buried and comes back is never taken for who it was then. */
-  #beats = 0
 
   constructor(clock: Clock, isShared = false) {
     this.#clock = clock
@@ -25,30 +29,21 @@ export class MemoryBoard implements Board {
   }
 
   async beat(card: Card): Promise<Pulse> {
-    const atMs = this.#clock.monotonicNow()
-    const former = this.#nodes.get(card.id)
-    this.#nodes.set(card.id, { card: structuredClone(card), beats: ++this.#beats, atMs })
-    const heartbeats = [...this.#nodes.values()].map((node) => ({
-      id: node.card.id,
-      beats: node.beats,
-      edition: node.card.edition,
-      ageMs: Math.floor(atMs - node.atMs),
-    }))
-    const pulse = { heartbeats, revision: String(this.#revision), nowMs: this.#clock.now() }
-    if (former?.card.edition !== card.edition) this.#tell()
-    return pulse
+    // As it is before anybody is told: who hears of it may change it.
+    const [revision, nowMs] = [String(this.#revision), this.#clock.now()]
+    return { heartbeats: this.#rack.beat(card, this.#clock.monotonicNow()), revision, nowMs }
   }
 
   async cards(): Promise<Card[]> {
-    return structuredClone([...this.#nodes.values()].map(({ card }) => card))
+    return this.#rack.cards()
   }
 
   async leave(id: string): Promise<void> {
-    if (this.#nodes.delete(id)) this.#tell()
+    this.#rack.leave(id)
   }
 
   async bury(id: string, beats: number): Promise<void> {
-    if (this.#nodes.get(id)?.beats === beats) this.#nodes.delete(id)
+    this.#rack.bury(id, beats)
   }
 
   async records(): Promise<TopicRecord[]> {
@@ -76,7 +71,7 @@ export class MemoryBoard implements Board {
     const version = expected + 1
     known.record = { ...known.record, version, live, isPaused }
     known.past.unshift({ version, atMs: this.#clock.now(), by, patch, changeId })
-    known.past.length = Math.min(known.past.length, HISTORY_MAX)
+    known.past.length = Math.min(known.past.length, CHANGES_KEPT)
     this.#recordsChanged()
     return { isOurs: true, record: structuredClone(known.record) }
   }
@@ -87,31 +82,17 @@ export class MemoryBoard implements Board {
   }
 
   listen(onNews: () => void): () => void {
-    // An object for each: the same function may listen twice, and end once.
-    const listener = { onNews }
-    this.#listeners.add(listener)
-    return () => void this.#listeners.delete(listener)
+    return this.#rack.listen(onNews)
   }
 
   async close(): Promise<void> {
-    this.#listeners.clear()
+    this.#rack.close()
   }
 
   #recordsChanged(): void {
     this.#revision += 1
-    this.#tell()
+    this.#rack.tell()
   }
-
-  #tell(): void {
-    for (const { onNews } of this.#listeners) onNews()
-  }
-}
-
-interface Node {
-  readonly card: Card
-  readonly beats: number
-  /** Monotonic, when it last beat. */
-  readonly atMs: number
 }
 
 interface Topic {

@@ -9,11 +9,10 @@ function card(id: string, topics: readonly TopicShare[]): Card {
   return { id, edition: 1, name: id, host: 'h', pid: 1, version: '1', startedMs: 0, topics, figures }
 }
 
-function sharesOf(slots = 16, isAlone = false) {
+function sharesOf(slots = 16) {
   const seen = { owned: [] as (readonly number[])[], crowds: [] as [number, number, number][], slots }
   const shares = new Shares({
     id: 'b',
-    isAlone,
     slotsOf: () => seen.slots,
     onOwned: (_, owned) => seen.owned.push(owned),
     onTooMany: (_, nodes, has, toSet) => seen.crowds.push([nodes, has, toSet]),

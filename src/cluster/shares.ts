@@ -12,10 +12,14 @@ export interface Share {
   readonly slots: number
 }
 
+interface Consumer {
+  readonly capacity: number
+  /** Its slots are others. */
+  readonly onChange: () => void
+}
+
 interface Mine {
-  /** Of each consumer. */
-  readonly capacities: Map<object, number>
-  readonly listeners: Map<object, () => void>
+  readonly consumers: Set<Consumer>
   owned: readonly number[]
   slots: number
 }
@@ -24,8 +28,6 @@ const NONE: Share = { owned: [], slots: 0 }
 
 export interface SharesParts {
   readonly id: string
-  /** Nobody else is there, or ever will be. */
-  readonly isAlone: boolean
   readonly slotsOf: (topic: string) => number
   readonly onOwned: (topic: string, owned: readonly number[]) => void
   /** More nodes consume a topic than it has slots: some get none. */
@@ -37,8 +39,9 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
-  /** All that the last dealing went by: while it is the same, so are the shares. */
+  /** All that the last dealing went by, and what it came to: while both are the same, so are the shares. */
   #situation = ''
+  #dealtEdition = 0
 
   constructor(parts: SharesParts) {
     this.#parts = parts
@@ -51,9 +54,9 @@ export class Shares {
 
   /** For the card. */
   get topics(): TopicShare[] {
-    return [...this.#mine].map(([topic, { capacities, owned, slots }]) => ({
+    return [...this.#mine].map(([topic, { consumers, owned, slots }]) => ({
       topic,
-      capacity: [...capacities.values()].reduce((sum, one) => sum + one, 0),
+      capacity: [...consumers].reduce((sum, { capacity }) => sum + capacity, 0),
       slots,
       owned,
     }))
@@ -65,32 +68,26 @@ export class Shares {
 
   /** Answers how to end it. */
   consume(topic: string, capacity: number, onChange: () => void): () => void {
-    const consumer = {}
+    const consumer = { capacity, onChange }
     const mine = this.#mine.get(topic) ?? this.#begin(topic)
-    mine.capacities.set(consumer, capacity)
-    mine.listeners.set(consumer, onChange)
+    mine.consumers.add(consumer)
     this.#edition++
     return () => {
-      if (!mine.capacities.delete(consumer)) return
-      mine.listeners.delete(consumer)
-      if (mine.capacities.size === 0) this.#mine.delete(topic)
+      if (!mine.consumers.delete(consumer)) return
+      if (mine.consumers.size === 0) this.#mine.delete(topic)
       this.#edition++
     }
   }
 
   /** Who is there, by the cards; this node's own is not asked: it may be older than what we know. */
   deal(alive: readonly Card[]): void {
-    const { id, isAlone, slotsOf } = this.#parts
-    const others = isAlone ? [] : alive.filter((card) => card.id !== id)
+    const { id, slotsOf } = this.#parts
+    const others = alive.filter((card) => card.id !== id)
     // Also those that only others consume: each must solve the same problem, or they do not come to the same answer.
     const topics = new Set([...this.#mine.keys(), ...others.flatMap((card) => card.topics.map(topicOf))])
     const slots = new Map([...topics].map((topic) => [topic, slotsOf(topic)]))
-    const situation = JSON.stringify([
-      this.#edition,
-      others.map(nameOf).toSorted(),
-      [...slots].map(String).toSorted(),
-    ])
-    if (situation === this.#situation) return
+    const situation = JSON.stringify([others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
+    if (situation === this.#situation && this.#edition === this.#dealtEdition) return
     const members = [{ id, topics: this.topics }, ...others].map((member) => ({
       id: member.id,
       topics: member.topics.map((share) => ({
@@ -106,20 +103,21 @@ export class Shares {
       this.#own(topic, mine, owned, count)
       this.#watchCrowd(topic, 1 + others.filter((card) => consumes(card, topic)).length, count)
     }
-    // What we got is what we would get again.
-    this.#situation = situation.replace(/^\[\d+/, `[${this.#edition}`)
+    this.#situation = situation
+    this.#dealtEdition = this.#edition
   }
 
   /** Nobody can be asked who else is there: what we have we keep, and what we know nothing of we take whole. */
   dealBlind(): void {
-    for (const [topic, mine] of this.#mine)
-      if (mine.slots === 0)
-        this.#own(topic, mine, allOf(this.#parts.slotsOf(topic)), this.#parts.slotsOf(topic))
+    for (const [topic, mine] of this.#mine) {
+      const slots = this.#parts.slotsOf(topic)
+      if (mine.slots === 0) this.#own(topic, mine, allOf(slots), slots)
+    }
   }
 
   #begin(topic: string): Mine {
     // Nothing until we know who else is there.
-    const mine = { capacities: new Map(), listeners: new Map(), owned: [], slots: 0 }
+    const mine = { consumers: new Set<Consumer>(), owned: [], slots: 0 }
     this.#mine.set(topic, mine)
     return mine
   }
@@ -129,7 +127,7 @@ export class Shares {
     mine.owned = owned
     mine.slots = slots
     this.#edition++
-    for (const onChange of mine.listeners.values()) onChange()
+    for (const { onChange } of mine.consumers) onChange()
     this.#parts.onOwned(topic, owned)
   }
 

@@ -24,7 +24,7 @@ const LAYERS: Record<string, Layer> = {
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster'],
   },
   ports: {
-    files: /^src\/(timetable|ledger|store|board|cursor|list-position|new-entry|ring-time)\.ts$/,
+    files: /^src\/(timetable|ledger|store|board|card-rack|cursor|list-position|new-entry|ring-time)\.ts$/,
     mayImport: ['pure'],
   },
   pure: { files: /^src\/[^/]+\.ts$/, mayImport: [] },

@@ -1,9 +1,7 @@
 /** What board.ts says to PostgreSQL. */
+import { CHANGES_KEPT } from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
 import { BOARD_NEWS, CHANNEL } from './listener.ts'
-
-/** So many changes of a topic are kept. */
-const HISTORY_MAX = 100
 
 const RECORD = 'topic, version, slots, slot_by, live, is_paused'
 export type RecordRow = [
@@ -90,7 +88,7 @@ export const BOARD = {
       SELECT topic, version, $5, clock_timestamp(), $6, $7 FROM changed
     ),
     pruned AS (
-      DELETE FROM tocsin.config_change WHERE topic = $1 AND version <= (SELECT version - ${HISTORY_MAX} FROM changed)
+      DELETE FROM tocsin.config_change WHERE topic = $1 AND version <= (SELECT version - ${CHANGES_KEPT} FROM changed)
     )
     SELECT true, ${RECORD}, ${TELL} FROM changed
     UNION ALL

@@ -1,4 +1,5 @@
 import type { Board, Card, ChangeAnswer, PastChange, Pulse, RecordChange, TopicRecord } from '../../board.ts'
+import { CardRack } from '../../card-rack.ts'
 import type { SlotBy } from '../../cell.ts'
 import type { Clock } from '../../clock.ts'
 import type { RecordStepName, Writer } from './committer.ts'
@@ -20,8 +21,7 @@ export interface SqliteBoardParts {
 export class SqliteBoard implements Board {
   readonly isShared = false
   readonly #parts: SqliteBoardParts
-  readonly #nodes = new Map<string, Node>()
-  readonly #listeners = new Set<{ readonly onNews: () => void }>()
+  readonly #rack = new CardRack()
 
   constructor(parts: SqliteBoardParts) {
     this.#parts = parts
@@ -29,29 +29,20 @@ export class SqliteBoard implements Board {
 
   async beat(card: Card): Promise<Pulse> {
     const { clock } = this.#parts
-    const atMs = clock.monotonicNow()
-    const former = this.#nodes.get(card.id)
-    this.#nodes.set(card.id, { card: structuredClone(card), beats: (former?.beats ?? 0) + 1, atMs })
-    if (former?.card.edition !== card.edition) this.#tell()
-    const heartbeats = [...this.#nodes.values()].map((node) => ({
-      id: node.card.id,
-      beats: node.beats,
-      edition: node.card.edition,
-      ageMs: Math.floor(atMs - node.atMs),
-    }))
+    const heartbeats = this.#rack.beat(card, clock.monotonicNow())
     return { heartbeats, revision: this.#read((records) => records.revision()), nowMs: clock.now() }
   }
 
   async cards(): Promise<Card[]> {
-    return [...this.#nodes.values()].map(({ card }) => structuredClone(card))
+    return this.#rack.cards()
   }
 
   async leave(id: string): Promise<void> {
-    if (this.#nodes.delete(id)) this.#tell()
+    this.#rack.leave(id)
   }
 
   async bury(id: string, beats: number): Promise<void> {
-    if (this.#nodes.get(id)?.beats === beats) await this.leave(id)
+    this.#rack.bury(id, beats)
   }
 
   async records(): Promise<TopicRecord[]> {
@@ -60,7 +51,7 @@ export class SqliteBoard implements Board {
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const { record, isNew } = await this.#write('createRecord', topic, slots, slotBy)
-    if (isNew) this.#tell()
+    if (isNew) this.#rack.tell()
     return record
   }
 
@@ -68,7 +59,7 @@ export class SqliteBoard implements Board {
     // A copy: it may wait, and what the caller does with theirs meanwhile is not meant.
     const given = structuredClone(change)
     const { isOurs, record, isNew } = await this.#write('changeRecord', topic, expected, given)
-    if (isNew) this.#tell()
+    if (isNew) this.#rack.tell()
     return { isOurs, record }
   }
 
@@ -77,19 +68,12 @@ export class SqliteBoard implements Board {
   }
 
   listen(onNews: () => void): () => void {
-    // An object for each: the same function may listen twice, and end once.
-    const listener = { onNews }
-    this.#listeners.add(listener)
-    return () => void this.#listeners.delete(listener)
+    return this.#rack.listen(onNews)
   }
 
   /** The file is the ledger's. */
   async close(): Promise<void> {
-    this.#listeners.clear()
-  }
-
-  #tell(): void {
-    for (const { onNews } of this.#listeners) onNews()
+    this.#rack.close()
   }
 
   #read<T>(work: (records: Records) => T): T {
@@ -109,11 +93,4 @@ export class SqliteBoard implements Board {
     const moment: Moment = { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
     return (await writer.run({ name, args: [...args, moment] })) as ReturnType<Records[N]>
   }
-}
-
-interface Node {
-  readonly card: Card
-  readonly beats: number
-  /** Monotonic, when it last beat. */
-  readonly atMs: number
 }

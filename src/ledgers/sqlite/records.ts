@@ -1,12 +1,15 @@
 /** By which settings topics run, in rows. What changes them runs inside a transaction that is not theirs. */
 import type { Database, Statement } from 'better-sqlite3'
-import type { ChangeAnswer, PastChange, RecordChange, TopicRecord } from '../../board.ts'
+import {
+  CHANGES_KEPT,
+  type ChangeAnswer,
+  type PastChange,
+  type RecordChange,
+  type TopicRecord,
+} from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
 import type { TopicConfig } from '../../config.ts'
 import type { Moment } from './moment.ts'
-
-/** So many changes of a topic are kept. */
-const HISTORY_MAX = 100
 
 const STATEMENTS = {
   all: 'SELECT * FROM tocsin_config ORDER BY topic',
@@ -92,7 +95,7 @@ export class Records {
     const { changes } = this.#statements.change.run(JSON.stringify(live), isPaused ? 1 : 0, topic, expected)
     if (changes > 0) {
       this.#statements.note.run(topic, version, changeId, nowMs, by, JSON.stringify(patch))
-      this.#statements.prune.run(topic, version - HISTORY_MAX)
+      this.#statements.prune.run(topic, version - CHANGES_KEPT)
     }
     // A repeated one finds itself, under whatever was changed since.
     const isOurs = changes > 0 || this.#statements.noted.get(topic, version) === changeId

@@ -1,18 +1,16 @@
-import type {
-  Board,
-  Card,
-  ChangeAnswer,
-  Heartbeat,
-  PastChange,
-  Pulse,
-  RecordChange,
-  TopicRecord,
+import {
+  CHANGES_KEPT,
+  type Board,
+  type Card,
+  type ChangeAnswer,
+  type Heartbeat,
+  type PastChange,
+  type Pulse,
+  type RecordChange,
+  type TopicRecord,
 } from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
 import type { RedisParts } from './timetable.ts'
-
-/** So many changes of a topic are kept. */
-const HISTORY_MAX = 100
 
 /**
  * The board of processes that share a Redis and nothing else. Every step that writes is one script (lua/board/), decided
@@ -75,7 +73,7 @@ export class RedisBoard implements Board {
     const state: State = { live, isPaused }
     const past: Past = { by, patch }
     const texts = [changeId, state, past].map((one) => JSON.stringify(one))
-    const args = [topic, String(expected), ...texts, String(HISTORY_MAX)]
+    const args = [topic, String(expected), ...texts, String(CHANGES_KEPT)]
     const changing = writer.run<[number, string]>('board/change', keys.boardOf(topic), args)
     const [, isOurs, text] = await replicas.confirmed(changing)
     return { isOurs: isOurs === 1, record: text === '' ? null : recordOf(text) }

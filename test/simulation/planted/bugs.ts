@@ -280,7 +280,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a consumer that stops keeps its slots',
     file: SHARES,
-    find: 'if (!mine.capacities.delete(consumer))',
+    find: 'if (!mine.consumers.delete(consumer))',
     replace: 'if (true)',
     composition: 'redis',
     faults: ['leave'],

@@ -1,0 +1,60 @@
+import type { Card, Heartbeat } from './board.ts'
+
+interface Place {
+  readonly card: Card
+  readonly beats: number
+  /** Monotonic, when it last beat. */
+  readonly atMs: number
+}
+
+/**
+ * The cards of a board that lies in this process, and who wants to hear of news. Cards are copied on their way in and
+ * out: nobody can change what is stored by what they hold in their hands.
+ */
+export class CardRack {
+  readonly #places = new Map<string, Place>()
+  readonly #listeners = new Set<{ readonly onNews: () => void }>()
+  /** Of all nodes: who was buried and comes back is never taken for who it was then. */
+  #beats = 0
+
+  beat(card: Card, atMs: number): Heartbeat[] {
+    const former = this.#places.get(card.id)
+    this.#places.set(card.id, { card: structuredClone(card), beats: ++this.#beats, atMs })
+    const heartbeats = [...this.#places.values()].map((place) => ({
+      id: place.card.id,
+      beats: place.beats,
+      edition: place.card.edition,
+      ageMs: Math.floor(atMs - place.atMs),
+    }))
+    if (former?.card.edition !== card.edition) this.tell()
+    return heartbeats
+  }
+
+  cards(): Card[] {
+    return structuredClone([...this.#places.values()].map(({ card }) => card))
+  }
+
+  leave(id: string): void {
+    if (this.#places.delete(id)) this.tell()
+  }
+
+  /** Each judges for itself who is gone: nobody need be told. */
+  bury(id: string, beats: number): void {
+    if (this.#places.get(id)?.beats === beats) this.#places.delete(id)
+  }
+
+  listen(onNews: () => void): () => void {
+    // An object for each: the same function may listen twice, and end once.
+    const listener = { onNews }
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  tell(): void {
+    for (const { onNews } of this.#listeners) onNews()
+  }
+
+  close(): void {
+    this.#listeners.clear()
+  }
+}
