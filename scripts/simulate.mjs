@@ -18,7 +18,7 @@ const USAGE = `npm run simulate -- [options]
   --shrink             with --seed or --plan: leaves out what is not needed to fail
   --composition <c>    redis, center, alone or embedded; by chance otherwise
   --from <seed>        with --hours: where to begin (1)
-  --long <share>       of runs that last for hours (0.05); a seed means another plan with another share
+  --long <share>       of runs that last for hours (0.05, with --hours 0.2); a seed means another plan with another share
   --jobs <n>           processes at a time (one per processor)
   --report             writes reports/simulation.json and reports/simulation.md
 `
@@ -41,10 +41,14 @@ const { values: options } = parseArgs({
 
 const COMPILED = join(root, 'node_modules/.tocsin-simulation')
 
+/** Who asks for hours wants to see long lives, and not hours of minutes alone. */
+const LONG_SHARE_OF_HOURS = '0.2'
+const longShare = options.long ?? (options.hours === undefined ? undefined : LONG_SHARE_OF_HOURS)
+
 /** What a plan is made by, besides its seed. */
 const given = {
   composition: options.composition,
-  longShare: options.long === undefined ? undefined : Number(options.long),
+  longShare: longShare === undefined ? undefined : Number(longShare),
 }
 
 if (options.help) console.log(USAGE)
@@ -155,7 +159,7 @@ async function report(summary) {
     ].join('\n')
   const text = `# ${number(summary.hours)} simulated hours
 
-Made by \`npm run simulate -- --report\` at commit ${summary.commit}, seeds ${summary.seeds}, in ${number(summary.tookSeconds)} s.
+Made by \`npm run simulate -- --hours ${options.hours ?? 1} --report\` at commit ${summary.commit}, seeds ${summary.seeds}, in ${number(summary.tookSeconds)} s.
 
 **${number(summary.runs)} runs, ${number(summary.events)} events, ${number(summary.violations)} violations.**
 
@@ -182,7 +186,7 @@ ${table('event', summary.eventsByKind)}
 
 /** What to say besides the seed, to have the same plan. */
 function asGiven() {
-  return Object.entries({ composition: options.composition, long: options.long })
+  return Object.entries({ composition: options.composition, long: longShare })
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => ` --${name} ${value}`)
     .join('')

@@ -19,7 +19,7 @@ export class CardRack {
 
   beat(card: Card, atMs: number): Heartbeat[] {
     const former = this.#places.get(card.id)
-    this.#places.set(card.id, { card: structuredClone(card), beats: ++this.#beats, atMs })
+    this.#places.set(card.id, { card: copyOf(card), beats: ++this.#beats, atMs })
     const heartbeats = [...this.#places.values()].map((place) => ({
       id: place.card.id,
       beats: place.beats,
@@ -31,7 +31,7 @@ export class CardRack {
   }
 
   cards(): Card[] {
-    return structuredClone([...this.#places.values()].map(({ card }) => card))
+    return [...this.#places.values()].map(({ card }) => copyOf(card))
   }
 
   leave(id: string): void {
@@ -57,4 +57,10 @@ export class CardRack {
   close(): void {
     this.#listeners.clear()
   }
+}
+
+/** By hand, because every beat makes one: `structuredClone` takes ten times as long. */
+function copyOf(card: Card): Card {
+  const topics = card.topics.map((share) => ({ ...share, owned: [...share.owned] }))
+  return { ...card, topics, figures: { ...card.figures } }
 }

@@ -1,4 +1,4 @@
-import { type Clock, sleep } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 
 /** A step that is taken now and then, never twice at once. A step that fails is told of, and the next one comes. */
 export class Routine {
@@ -8,7 +8,8 @@ export class Routine {
   readonly #onError: (error: unknown) => void
   #isStopped = false
   #isHurried = false
-  #pause = new AbortController()
+  /** Ends the rest that is under way. */
+  #wake = () => {}
   #running: Promise<void> = Promise.resolve()
 
   constructor(
@@ -35,13 +36,13 @@ export class Routine {
   /** The next step comes now, or as soon as the one that is under way is over. */
   hurry(): void {
     this.#isHurried = true
-    this.#pause.abort()
+    this.#wake()
   }
 
   /** Waits for the step that is under way. */
   async stop(): Promise<void> {
     this.#isStopped = true
-    this.#pause.abort()
+    this.#wake()
     await this.#running
   }
 
@@ -54,9 +55,15 @@ export class Routine {
     }
   }
 
-  async #rest(): Promise<void> {
-    if (this.#isHurried || this.isStopped) return
-    this.#pause = new AbortController()
-    await sleep(this.#clock, this.#everyMs, this.#pause.signal, true)
+  /** No signal is made for it: a process rests several times a second, and signals are dear. */
+  #rest(): Promise<void> {
+    if (this.#isHurried || this.isStopped) return Promise.resolve()
+    return new Promise((resolve) => {
+      const callOff = this.#clock.after(this.#everyMs, resolve, true)
+      this.#wake = () => {
+        callOff()
+        resolve()
+      }
+    })
   }
 }

@@ -64,7 +64,7 @@ export class Link {
   call<T>(
     doing: string,
     isRepeatable: boolean,
-    cells: readonly number[],
+    cells: () => readonly number[],
     effect: () => Promise<T>,
   ): Promise<T> {
     const { clock, world, callTimeoutMs } = this.#parts
@@ -78,7 +78,8 @@ export class Link {
           say()
         })
       const failIn = (ms: number) => world.after(ms, () => answer(fail))
-      const isCut = this.state !== 'open' || cells.some((cell) => this.cutCells?.has(cell))
+      const { cutCells } = this
+      const isCut = this.state !== 'open' || (cutCells !== null && cells().some((cell) => cutCells.has(cell)))
       if (isCut && this.state === 'silent') {
         isSent = true
         return

@@ -74,8 +74,8 @@ export class MissingWatch {
     const { ledger, table, ledgerClock } = this.#parts.servers
     const nowMs = ledgerClock.now()
     const soon = ledger
-      .snapshot(TOPIC)
-      .live.filter(
+      .live(TOPIC)
+      .filter(
         ({ session, ring_ms }) =>
           session === null && ring_ms >= nowMs + SOON_MS.from && ring_ms <= nowMs + SOON_MS.to,
       )

@@ -17,8 +17,11 @@ export function remote<T extends object>(target: T, link: Link, methods: Methods
       const kind = typeof name === 'string' ? methods[name] : undefined
       if (kind === undefined || value === undefined) return value
       const call = (...args: unknown[]) =>
-        link.call(String(name), kind === 'repeatable', cellsOf(args), () =>
-          (value as (...args: unknown[]) => Promise<unknown>).apply(target, args),
+        link.call(
+          String(name),
+          kind === 'repeatable',
+          () => cellsOf(args),
+          () => (value as (...args: unknown[]) => Promise<unknown>).apply(target, args),
         )
       made.set(name, call)
       return call

@@ -131,18 +131,40 @@ export class Servers {
         return () => unlisten?.()
       },
       transact: async (work, signal) => {
-        await link.call('begin', true, [], async () => {})
+        await link.call(
+          'begin',
+          true,
+          () => [],
+          async () => {},
+        )
         const isCommitted = await (recorded.transact as NonNullable<Ledger['transact']>)(
           async ({ tx, settle, hold }) =>
             work({
               tx,
-              settle: (...args) => link.call('settle', true, [], () => settle(...args)),
-              hold: (...args) => link.call('hold', true, [], () => hold(...args)),
+              settle: (...args) =>
+                link.call(
+                  'settle',
+                  true,
+                  () => [],
+                  () => settle(...args),
+                ),
+              hold: (...args) =>
+                link.call(
+                  'hold',
+                  true,
+                  () => [],
+                  () => hold(...args),
+                ),
             }),
           signal,
         )
         // Committed or not, its answer has to come back.
-        await link.call('commit', true, [], async () => {})
+        await link.call(
+          'commit',
+          true,
+          () => [],
+          async () => {},
+        )
         return isCommitted
       },
       close: async () => session.abandon(),

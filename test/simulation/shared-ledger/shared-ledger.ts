@@ -53,12 +53,18 @@ export class SharedLedger {
     for (const transaction of this.#engine.open) transaction.rollback()
   }
 
+  /** What waits or is held, in the order of its rings. */
+  live(topic: string): readonly LiveRow[] {
+    const { byRing } = this.#engine.table(topic)
+    return byRing.slice(0, byRing.size)
+  }
+
   /** What is committed of a topic, for whoever checks. */
   snapshot(topic: string): Snapshot {
     const table = this.#engine.table(topic)
     const states = Array.from({ length: DEAD }, (_, n) => table.byEnd(n + 1))
     return {
-      live: table.byRing.slice(0, table.byRing.size),
+      live: this.live(topic),
       ended: states.flatMap((rows) => rows.slice(0, rows.size)),
       news: [...table.news],
     }
