@@ -217,8 +217,9 @@ export class RunningConsumer<Out> implements PullerHost {
 
   /** A suspect's start is recorded before it starts: only then can a lost lease be held against it. */
   async #runAlone(held: HeldTask): Promise<void> {
-    const ours = await this.#begin(held)
-    if (ours && this.#takesWork()) void this.#worker.perform([held])
+    const { number, isAmongOthers } = this.#room.turn
+    const ours = isAmongOthers || (await this.#begin(held))
+    if (ours && this.#takesWork()) void this.#worker.perform([held]).then(() => this.#room.endTurn(number))
     else this.#worker.giveBack(held)
     this.#room.claimed(1, 1)
     this.#worker.progress()

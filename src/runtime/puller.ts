@@ -19,7 +19,7 @@ const RETRY_MS_MAX = 5_000
 export interface PullerHost {
   /** Reserves room for tasks. 0: full, paused, or held to a rate; `whenRoom` is called when it is worth asking again. */
   reserve(whenRoom: () => void): number
-  /** Reserves the whole consumer for one suspect. False: not idle yet; `whenIdle` is called when it is. */
+  /** Reserves the consumer for one suspect. False: not yet; `whenIdle` is called when it is worth asking again. */
   reserveAlone(whenIdle: () => void): boolean
   /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
   claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>

@@ -159,4 +159,43 @@ describe('the whole room for a suspect', () => {
     clock.moveTo(2_000)
     expect(room.reserveAlone(nobody)).toBe(true)
   })
+
+  it('is not waited for again and again: after one lease in vain, suspects run beside what runs', () => {
+    const { room, clock } = roomOf(5, { lease: '3s' })
+    const told: string[] = []
+    room.occupy(1)
+    expect(room.reserveAlone(() => told.push('lonely'))).toBe(false)
+    clock.moveTo(2_999)
+    expect(room.reserveAlone(nobody)).toBe(false)
+    clock.moveTo(3_000)
+    expect(room.reserveAlone(nobody)).toBe(true)
+    const { number, isAmongOthers } = room.turn
+    expect(isAmongOthers).toBe(true)
+    expect(room.reserve(nobody)).toBe(0)
+    room.claimed(1, 1)
+    clock.moveTo(3_100)
+    room.endTurn(number)
+    // Ordinary work has its turn, then the next suspect, which waits for nobody.
+    expect(room.reserve(nobody)).toBe(4)
+    room.claimed(4, 0)
+    expect(room.reserveAlone(nobody)).toBe(false)
+    clock.moveTo(3_200)
+    expect(room.reserveAlone(nobody)).toBe(true)
+    // The first one speaks late: this one's turn is not over by that.
+    room.endTurn(number)
+    expect(room.reserve(nobody)).toBe(0)
+    // It hangs: the others wait for one lease, and no longer.
+    clock.moveTo(6_200)
+    expect(room.reserve(nobody)).toBeGreaterThan(0)
+  })
+
+  it('is judged by itself as soon as the consumer is idle', () => {
+    const { room, clock } = roomOf(5, { lease: '3s' })
+    room.occupy(1)
+    room.reserveAlone(nobody)
+    clock.moveTo(3_000)
+    room.vacate(1)
+    expect(room.reserveAlone(nobody)).toBe(true)
+    expect(room.turn.isAmongOthers).toBe(false)
+  })
 })

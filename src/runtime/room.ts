@@ -33,6 +33,9 @@ const SHARE_MIN = 16
 const SHARE_LEAST = 4
 const LATELY = 0.2
 
+/** Where waiting to be idle was in vain, it is not tried again for so many leases. */
+const CROWDED_LEASES = 10
+
 export class Room {
   readonly #clock: Clock
   readonly #settings: () => Settings
@@ -54,6 +57,11 @@ export class Room {
   #aloneSinceMs = 0
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
+  /** Handlers run for longer than a lease, one after the other: until then nobody waits for the last of them to end. */
+  #crowdedUntilMs = Number.NEGATIVE_INFINITY
+  #isAmongOthers = false
+  /** Suspects let in so far. */
+  #turns = 0
   #busy = 0
   #reserved = 0
   /** How many tasks a claim brings, lately. Infinity: nobody knows yet. */
@@ -86,6 +94,17 @@ export class Room {
 
   get isIdle(): boolean {
     return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
+  }
+
+  /** The suspect that was let in last, and whether that was beside others: then its loss must not be held against it. */
+  get turn(): { readonly number: number; readonly isAmongOthers: boolean } {
+    return { number: this.#turns, isAmongOthers: this.#isAmongOthers }
+  }
+
+  /** This suspect is done: nobody waits for it any more, though others may still run beside it. */
+  endTurn(number: number): void {
+    if (this.#alone === 'taken' && number === this.#turns) this.#aloneEnded()
+    this.offer()
   }
 
   /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
@@ -121,7 +140,7 @@ export class Room {
     if (this.#alone === 'no')
       return Math.max(this.#aloneNotBeforeMs, this.#governor.nextMs(this.#rate(), nowMs))
     this.#lonely.add(whenIdle)
-    return Number.POSITIVE_INFINITY
+    return this.#alone === 'wanted' ? this.#aloneUntilMs : Number.POSITIVE_INFINITY
   }
 
   occupy(places: number): void {
@@ -150,14 +169,22 @@ export class Room {
   /**
    * The whole consumer for one suspect, until it is idle again, or for one lease: a suspect that hangs must not hold
    * up the others. Between two of them, ordinary work gets as much time as the last one took.
+   *
+   * Idle it must be for the suspect to be judged by what happens. But where handlers take longer than a lease, and there
+   * is always one, it never is, and suspects would wait for ever: after one lease in vain they run 'among others', beside
+   * what runs already, and nothing is held against them should the process die.
    */
   reserveAlone(whenIdle: () => void): boolean {
     const nowMs = this.#clock.monotonicNow()
     const { leaseMs } = this.#settings()
+    if (this.#alone === 'wanted' && nowMs >= this.#aloneUntilMs) this.#aloneEnded()
     if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return false
+    const isCrowded = this.#alone === 'no' && nowMs < this.#crowdedUntilMs
     if (this.#alone === 'no') this.#aloneSinceMs = nowMs
-    if (this.#alone !== 'taken' && this.isIdle) {
+    if (this.#alone !== 'taken' && (this.isIdle || (isCrowded && this.freePlaces > 0))) {
       if (this.#governor.take(1, this.#rate(), nowMs) === 0) return false
+      this.#isAmongOthers = !this.isIdle
+      this.#turns++
       this.#alone = 'taken'
       this.#aloneUntilMs = nowMs + leaseMs
       this.#reserved++
@@ -173,8 +200,11 @@ export class Room {
 
   #aloneEnded(): void {
     const nowMs = this.#clock.monotonicNow()
+    const wasInVain = this.#alone === 'wanted'
     this.#alone = 'no'
-    this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
+    if (wasInVain) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
+    // Whoever waited in vain has its turn now.
+    else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
     // They find out when they may ask again.
     for (const call of this.#lonely) call()
     this.#lonely.clear()

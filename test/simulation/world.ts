@@ -116,6 +116,8 @@ class World {
     await this.#clock.run(spanMs)
     this.#calamities.heal()
     await this.#clock.run(spanMs + aheadMs + HEALING_MS)
+    // A task that takes its process down is a fault, too, and not healed before it is found out.
+    while (this.#clock.nowMs < this.#healedMs) await this.#clock.run(this.#healedMs)
     const ending = await this.#end()
     this.#servers.close()
     return {
@@ -129,6 +131,11 @@ class World {
       fates: this.#fates,
       simulatedMs: this.#clock.nowMs,
     }
+  }
+
+  /** What was held up has come right by then. */
+  get #healedMs(): number {
+    return this.#calamities.quietSinceMs + HEALING_MS
   }
 
   #consume(life: Life, name: string): void {
