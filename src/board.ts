@@ -1,16 +1,17 @@
 /**
- * PORT. What the processes of a cluster tell each other: who is there, and by which settings each topic runs. It lies
- * where the truth lies: in the ledger, or in Redis where there is none. So whenever a task can be claimed at all, the
+ * PORT. What the processes of a cluster tell each other: who is there, by which settings each topic runs, and whose
+ * requests its servers answer. It lies where the truth lies: in the ledger, or in Redis where there is none. So whenever a task can be claimed at all, the
  * board can be read. Its adapters stand beside those of timetables and ledgers.
  *
  * A node's card says what it is and what it does. It beats: the board counts, and each reader judges by that counter and
  * by its own monotonic clock who is alive (cluster/sightings.ts). No clock of another machine decides.
  *
- * `beat`, `leave`, `bury` and `create` may be repeated when their reply is lost: the second call does nothing new that
- * matters. `change` may too: under the version that it expected it finds its own change, and says so by `isOurs`.
+ * `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be repeated when their reply is lost: the second call
+ * does nothing new that matters. `change` may too: under the version that it expected it finds its own change, and says so by `isOurs`.
  */
 import type { SlotBy } from './cell.ts'
 import type { TopicConfig } from './config.ts'
+import type { TokenRecord } from './token.ts'
 
 /** So many changes of a topic are kept, at least. */
 export const CHANGES_KEPT = 100
@@ -77,11 +78,15 @@ export interface TopicRecord {
   readonly slots: number
   /** Fixed: it places the tasks. */
   readonly slotBy: SlotBy
+  /** What somebody without code declared: the layer of the code, where a node's own code says nothing. {} as created. */
+  readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
 }
 
+/** What the record is to say from now on, all of it: whoever changes a version knows what stood in it. */
 export interface RecordChange {
+  readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
   /** What was asked for, for the history. */
@@ -127,6 +132,13 @@ export interface Board {
   change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer>
   /** The last ones, newest first. */
   history(topic: string, limit: number): Promise<PastChange[]>
+
+  /** The oldest first, those that have expired among them. */
+  tokens(): Promise<TokenRecord[]>
+  /** Takes the place of the one with that id. */
+  putToken(token: TokenRecord): Promise<void>
+  /** Whether it was there. One that is asked for again, since its reply was lost, may find that it has dropped it. */
+  dropToken(id: string): Promise<boolean>
 
   /**
    * Tells that a node came, left or took another share (an edition that was not there before), or that a topic was

@@ -189,6 +189,40 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
+   * Whose requests servers answer, the same for all of them.
+   * @internal
+   */
+  get tokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
+    this.#checkOpen()
+    return this.#board
+  }
+
+  /**
+   * Somebody created it, as far as this process has heard.
+   * @internal
+   */
+  knows(topic: string): boolean {
+    return this.#cluster.configs.get(topic) !== null
+  }
+
+  /**
+   * Of all topics that somebody created, as far as this process has heard, in order.
+   * @internal
+   */
+  topicNames(): string[] {
+    return this.#cluster.configs.names()
+  }
+
+  /**
+   * Hears now what it would hear with the next beat.
+   * @internal
+   */
+  async refreshTopics(): Promise<void> {
+    this.#checkOpen()
+    await this.#cluster.configs.refresh()
+  }
+
+  /**
    * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
    * it would wait for itself.
    */

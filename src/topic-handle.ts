@@ -75,6 +75,12 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#scheduler = new Scheduler(definition, this.#parts, this.#order)
   }
 
+  /** For servers, whose clients have no code here: see `TopicSettings.declareForAll`. */
+  async declareForAll(config: unknown): Promise<ConfigView> {
+    this.#parts.checkOpen()
+    return this.#parts.settings.declareForAll(config)
+  }
+
   /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
     if (options !== undefined)

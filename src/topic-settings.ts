@@ -14,11 +14,13 @@ import {
 } from './config.ts'
 import { TocsinError } from './errors.ts'
 import type { Announcer } from './events.ts'
+import { InOrder } from './in-order.ts'
 import type { Logger } from './logger.ts'
 
 /**
- * A topic's settings as they are in force: what the code says, under what was set live for the whole cluster. Who wants
- * to hear when they change is told.
+ * A topic's settings as they are in force: what the code says, under what was set live for the whole cluster. Where the
+ * code says nothing, what somebody without code declared for all stands in its place. Who wants to hear when they change
+ * is told.
  */
 export class TopicSettings {
   readonly #topic: string
@@ -37,6 +39,10 @@ export class TopicSettings {
   #createError: Error | null = null
   /** The code and the cluster place keys in different ways: nothing may be written. */
   #conflict: TocsinError | null = null
+  /** One after the other: two must not both be about to create it. */
+  readonly #declarations = new InOrder()
+  /** By what is being declared for all, while nobody has created it: whoever writes meanwhile goes by that. */
+  #founding: TopicConfig | null = null
 
   constructor(
     topic: string,
@@ -91,7 +97,7 @@ export class TopicSettings {
   }
 
   view(): ConfigView {
-    const layers = { effective: this.#effective(), live: this.#record?.live ?? {}, code: this.#code }
+    const layers = { effective: this.#effective(), live: this.#record?.live ?? {}, code: this.#layer }
     // A copy: what is shown is not a way to change it.
     return { version: this.#record?.version ?? 0, ...structuredClone(layers), paused: this.paused }
   }
@@ -115,35 +121,56 @@ export class TopicSettings {
     this.create()
   }
 
+  /**
+   * By somebody who has no code in any process of ours, and so cannot say it again with each start: it is kept on the
+   * board, and holds wherever the topic is used by its name alone. In full: what it leaves out is as by default.
+   */
+  async declareForAll(config: unknown): Promise<ConfigView> {
+    const declared = checkConfig(config, `topic '${this.#topic}'`)
+    settingsOf(declared, `topic '${this.#topic}'`)
+    return this.#declarations.run(() => this.#declareForAll(declared), true)
+  }
+
+  async #declareForAll(declared: TopicConfig): Promise<ConfigView> {
+    // Somebody may be writing to it by its name alone.
+    await this.#creating
+    this.#checkPlacing(declared.slotBy)
+    try {
+      this.#foundBy(declared)
+      await this.#caughtUp()
+    } finally {
+      this.#foundBy(null)
+    }
+    // Somebody else may have been faster, and so is the code of this process, where it has any.
+    this.#checkPlacing(declared.slotBy)
+    const said = JSON.stringify(declared)
+    await this.#configs.change(
+      this.#topic,
+      (record) => (JSON.stringify(record.declared) === said ? null : { declared, patch: { declared } }),
+      undefined,
+    )
+    return this.view()
+  }
+
   /** All of the patch or nothing of it. */
   async configure(patch: LiveConfig, ifVersion: number | undefined): Promise<ConfigView> {
     const where = `topic '${this.#topic}'`
     const patched = (live: TopicConfig) => {
       const next = patchLive(live, patch, where)
-      settingsOf(this.#effective(this.#code, next), where)
+      settingsOf(this.#effective(this.#layer, next), where)
       return next
     }
     // A mistake is refused before anybody is asked.
     patched(this.#record?.live ?? {})
     await this.#created()
-    await this.#configs.change(
-      this.#topic,
-      ({ live, isPaused }) => ({ live: patched(live), isPaused, patch }),
-      ifVersion,
-    )
+    await this.#configs.change(this.#topic, ({ live }) => ({ live: patched(live), patch }), ifVersion)
     return this.view()
   }
 
   async pause(paused: boolean): Promise<void> {
-    await this.#created()
-    // Another node may have paused it just now: what we have not heard yet must not make us believe that all is done.
-    await this.#configs.refresh()
+    await this.#caughtUp()
     if (this.paused === paused) return
-    await this.#configs.change(
-      this.#topic,
-      ({ live }) => ({ live, isPaused: paused, patch: { paused } }),
-      undefined,
-    )
+    await this.#configs.change(this.#topic, () => ({ isPaused: paused, patch: { paused } }), undefined)
   }
 
   onChange(listener: () => void): () => void {
@@ -151,10 +178,20 @@ export class TopicSettings {
     return () => void this.#listeners.delete(listener)
   }
 
-  #effective(code = this.#code, live = this.#record?.live ?? {}): TopicConfig {
+  /** What stands in the place of the code: the code itself, where this process has any that speaks of the topic. */
+  get #layer(): TopicConfig {
+    return this.#isDeclared ? this.#code : (this.#record?.declared ?? this.#founding ?? {})
+  }
+
+  #effective(code = this.#layer, live = this.#record?.live ?? {}): TopicConfig {
     // In code these two count when the topic is created, and never again.
     const asCreated = this.#record === null ? {} : { slots: this.#record.slots, slotBy: this.#record.slotBy }
     return effectiveConfig({ ...code, ...asCreated }, live)
+  }
+
+  #foundBy(declared: TopicConfig | null): void {
+    this.#founding = declared
+    this.#settings = this.#compute()
   }
 
   #compute(): Settings {
@@ -211,11 +248,18 @@ export class TopicSettings {
     this.check()
   }
 
+  /** Created, and as it is on the board by now. */
+  async #caughtUp(): Promise<void> {
+    await this.#created()
+    // Another node may have changed it just now: what we have not heard yet must not make us believe that all is done.
+    await this.#configs.refresh()
+  }
+
   #watchPlacing(): void {
     this.#conflict = null
-    const wanted = this.#isDeclared ? (this.#code.slotBy ?? 'key') : undefined
+    if (!this.#isDeclared) return
     try {
-      this.#checkPlacing(wanted)
+      this.#checkPlacing(this.#code.slotBy)
     } catch (error) {
       this.#conflict = error as TocsinError
       this.#logger.error({ topic: this.#topic, error }, 'nothing is written to the topic by this process')
@@ -225,17 +269,17 @@ export class TopicSettings {
 
   #checkPlacing(wanted: SlotBy = 'key'): void {
     const placed = this.#record?.slotBy ?? wanted
-    if (placed === wanted || !this.#isDeclared) return
+    if (placed === wanted) return
     throw new TocsinError(
       'bad-topic',
-      `topic '${this.#topic}' was created with slotBy '${placed}', which places its tasks and is fixed; this program says '${wanted}'. Make the code say '${placed}', or use another topic`,
+      `topic '${this.#topic}' was created with slotBy '${placed}', which places its tasks and is fixed; here it is declared with '${wanted}'. Declare it with '${placed}', or use another topic`,
       { field: 'slotBy' },
     )
   }
 
   /** A value that the code asks for and does not get is said aloud, never passed over; once, until it is another one. */
   #announceDrift(): void {
-    const rows = driftOf(this.#code, this.view().effective)
+    const rows = driftOf(this.#layer, this.view().effective)
     const drift = JSON.stringify(rows)
     if (drift === this.#drift) return
     this.#drift = drift

@@ -11,6 +11,7 @@ import {
 import { CardRack } from '../card-rack.ts'
 import type { SlotBy } from '../cell.ts'
 import type { Clock } from '../clock.ts'
+import { byCreation, type TokenRecord } from '../token.ts'
 
 /**
  * The board of a process that is alone, and of the simulator, whose nodes share one. What comes in and goes out is
@@ -21,6 +22,7 @@ export class MemoryBoard implements Board {
   readonly #clock: Clock
   readonly #rack = new CardRack()
   readonly #topics = new Map<string, Topic>()
+  readonly #tokens = new Map<string, TokenRecord>()
   #revision = 0
 
   constructor(clock: Clock, isShared = false) {
@@ -53,7 +55,7 @@ export class MemoryBoard implements Board {
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const known = this.#topics.get(topic)
     if (known !== undefined) return structuredClone(known.record)
-    const record = { topic, version: 0, slots, slotBy, live: {}, isPaused: false }
+    const record = { topic, version: 0, slots, slotBy, declared: {}, live: {}, isPaused: false }
     this.#topics.set(topic, { record, past: [] })
     this.#recordsChanged()
     return structuredClone(record)
@@ -67,9 +69,9 @@ export class MemoryBoard implements Board {
       const { changeId } = known.past.find(({ version }) => version === expected + 1) ?? {}
       return { isOurs: changeId === change.changeId, record: structuredClone(known.record) }
     }
-    const { live, isPaused, patch, by, changeId } = structuredClone(change)
+    const { declared, live, isPaused, patch, by, changeId } = structuredClone(change)
     const version = expected + 1
-    known.record = { ...known.record, version, live, isPaused }
+    known.record = { ...known.record, version, declared, live, isPaused }
     known.past.unshift({ version, atMs: this.#clock.now(), by, patch, changeId })
     known.past.length = Math.min(known.past.length, CHANGES_KEPT)
     this.#recordsChanged()
@@ -79,6 +81,18 @@ export class MemoryBoard implements Board {
   async history(topic: string, limit: number): Promise<PastChange[]> {
     const past = this.#topics.get(topic)?.past.slice(0, limit) ?? []
     return past.map(({ version, atMs, by, patch }) => ({ version, atMs, by, patch: structuredClone(patch) }))
+  }
+
+  async tokens(): Promise<TokenRecord[]> {
+    return structuredClone([...this.#tokens.values()]).toSorted(byCreation)
+  }
+
+  async putToken(token: TokenRecord): Promise<void> {
+    this.#tokens.set(token.id, structuredClone(token))
+  }
+
+  async dropToken(id: string): Promise<boolean> {
+    return this.#tokens.delete(id)
   }
 
   listen(onNews: () => void): () => void {

@@ -9,8 +9,13 @@ import { type Clock, sleep } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type { Random } from '../random.ts'
 
-/** What a change makes of a record; it is asked again when somebody else was faster. */
-export type Change = (record: TopicRecord) => Pick<RecordChange, 'live' | 'isPaused' | 'patch'>
+type State = Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>
+
+/**
+ * What a change makes of a record: what it does not speak of stays. It is asked again when somebody else was faster. Null:
+ * the record says so already, and nothing is written.
+ */
+export type Change = (record: TopicRecord) => (Partial<State> & Pick<RecordChange, 'patch'>) | null
 
 /** Somebody else was faster so often: there is a loop somewhere that changes this topic all the time. */
 const TRIES_MAX = 50
@@ -47,6 +52,11 @@ export class TopicConfigs {
 
   turn(): Promise<void> {
     return this.#clock.turn()
+  }
+
+  /** Of all that are on the board, as far as is known. */
+  names(): string[] {
+    return [...this.#records.keys()].toSorted()
   }
 
   /** Null: nobody created it yet. */
@@ -113,7 +123,11 @@ export class TopicConfigs {
         throw new TocsinError('version-conflict', `topic '${topic}' is being made anew; try again`)
       if (ifVersion !== undefined && ifVersion !== record.version)
         throw conflict(topic, ifVersion, record.version)
-      const wanted = { ...change(record), by: this.#by, changeId: this.#random.uniqueId() }
+      const changed = change(record)
+      if (changed === null) return record
+      const { declared, live, isPaused } = record
+      const asked = { by: this.#by, changeId: this.#random.uniqueId() }
+      const wanted: RecordChange = { declared, live, isPaused, ...changed, ...asked }
       const answer = await this.#write(topic, record.version, wanted)
       if (answer.record !== null) this.#learn(answer.record)
       if (answer.isOurs && answer.record !== null) return answer.record

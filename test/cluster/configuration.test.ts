@@ -13,6 +13,8 @@ import {
   type TopicConfig,
 } from 'tocsin'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { TopicHandle } from '../../src/topic-handle.ts'
+import { token } from '../contract/board/helpers.ts'
 import { eventually } from '../fault/helpers.ts'
 import { quantile } from '../fault/postgres-records.ts'
 import { refusal } from '../library/helpers.ts'
@@ -264,6 +266,29 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     for (const topic of [plain, stubborn]) expect((await topic.config()).effective.slots).toBe(4)
   })
 
+  test.concurrent('what is declared for all holds on every node without code, and outlives them; so do tokens', async () => {
+    await using place = await servers.place(composition)
+    const [one, two] = (await place.nodes('one', 'two')) as [Tocsin, Tocsin]
+    const [declaring, bare] = [one.topic(TOPIC) as TopicHandle<unknown, unknown>, two.topic<null>(TOPIC)]
+    const view = await declaring.declareForAll({ slots: 4, slotBy: 'prefix', batchSize: 7 })
+    await agreed([declaring, bare], 1)
+    expect(await bare.config()).toEqual(view)
+    expect(view.effective).toMatchObject({ slots: 4, slotBy: 'prefix', batchSize: 7 })
+    expect([two.knows(TOPIC), two.topicNames()]).toEqual([true, [TOPIC]])
+    await bare.schedule({ key: 'a:1', delay: '1h', payload: null })
+    expect((await bare.list({ prefix: 'a' })).tasks).toHaveLength(1)
+    await one.tokenBoard.putToken(token('a'))
+    expect(await two.tokenBoard.tokens()).toEqual([token('a')])
+    await place.closeNodes()
+
+    const [later] = (await place.nodes('later')) as [Tocsin]
+    expect(await later.topic(TOPIC).config()).toEqual(view)
+    expect(await later.tokenBoard.tokens()).toEqual([token('a')])
+    expect(await later.topic(TOPIC).configHistory()).toMatchObject([
+      { by: 'one', patch: { declared: view.code } },
+    ])
+  })
+
   test.concurrent('a program that would place tasks otherwise is refused', async () => {
     await using place = await servers.place(composition)
     const [one, early] = (await place.nodes('one', 'early')) as [Tocsin, Tocsin]
@@ -278,7 +303,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     const error = await refusal(() => late.topic(TOPIC, { lease: '1m' }))
     expect(error).toMatchObject({ code: 'bad-topic' })
     expect(error.message).toContain("was created with slotBy 'prefix'")
-    expect(error.message).toContain("this program says 'key'")
+    expect(error.message).toContain("declared with 'key'")
     // By its name alone it goes by what is there.
     const bare = late.topic<null>(TOPIC)
     expect((await bare.config()).effective.slotBy).toBe('prefix')

@@ -5,6 +5,7 @@ import type { BoardCase, BoardHarness } from './board/helpers.ts'
 import { leaving } from './board/leaving.ts'
 import { listening } from './board/listening.ts'
 import { records } from './board/records.ts'
+import { tokens } from './board/tokens.ts'
 
 export type { BoardCase, BoardHarness } from './board/helpers.ts'
 
@@ -13,7 +14,7 @@ export interface BoardContractOptions {
   readonly pushes?: boolean
 }
 
-export const boardCases: readonly BoardCase[] = [...beating, ...leaving, ...records]
+export const boardCases: readonly BoardCase[] = [...beating, ...leaving, ...records, ...tokens]
 
 /** One test per case, each with a board of its own. */
 export function boardContract(

@@ -43,13 +43,13 @@ describe('a file of a newer format', () => {
   test('is refused before anything is checked or changed in it, whatever it looks like', async () => {
     const database = new Database(path)
     database.exec(`CREATE TABLE tocsin_meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
-      INSERT INTO tocsin_meta VALUES ('format', 3); CREATE TABLE tocsin_later (what TEXT)`)
+      INSERT INTO tocsin_meta VALUES ('format', 4); CREATE TABLE tocsin_later (what TEXT)`)
     database.close()
     expect(await failureOf(open())).toMatchObject({ code: 'ledger-too-new' })
     const after = new Database(path, { readonly: true })
     const tables = after.prepare('SELECT name FROM sqlite_schema ORDER BY name').pluck().all()
     expect(tables).toEqual(['tocsin_later', 'tocsin_meta'])
-    expect(after.prepare('SELECT name, value FROM tocsin_meta').raw().all()).toEqual([['format', 3]])
+    expect(after.prepare('SELECT name, value FROM tocsin_meta').raw().all()).toEqual([['format', 4]])
     after.close()
   })
 })

@@ -4,8 +4,9 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Board } from '../../src/board.ts'
 import { BOARD } from '../../src/ledgers/postgres/board-statements.ts'
+import { MIGRATIONS } from '../../src/ledgers/postgres/migrations.ts'
 import type { PostgresLedger } from '../../src/ledgers/postgres/ledger.ts'
-import { card, change, changed, heartbeatOf } from '../contract/board/helpers.ts'
+import { card, change, changed, heartbeatOf, token } from '../contract/board/helpers.ts'
 import { openWithBoard } from '../contract/postgres-board-harness.ts'
 import { startPgBouncer } from '../servers/pgbouncer.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
@@ -342,7 +343,8 @@ test('a crash of the server takes the cards, which the next beat puts up again, 
   await board.beat(card('a'))
   await board.beat(card('b'))
   await board.create('t', 16, 'key')
-  const record = await changed(board, 't', 0)
+  const record = await changed(board, 't', 0, change({ declared: { batchSize: 7 } }))
+  await board.putToken(token('a'))
   const { revision } = await board.beat(card('a'))
   await crashing.restart()
   // The first one may find a connection that is none any more.
@@ -350,5 +352,28 @@ test('a crash of the server takes the cards, which the next beat puts up again, 
   expect(pulse.heartbeats.map(({ id }) => id)).toEqual(['a'])
   expect(pulse.revision).toBe(revision)
   expect(await board.records()).toEqual([record])
+  expect(record).toMatchObject({ declared: { batchSize: 7 } })
   expect(await board.history('t', 1)).toHaveLength(1)
+  expect(await board.tokens()).toEqual([token('a')])
+})
+
+test('a record of before is there: nothing was declared', async () => {
+  const url = await server.createDatabase()
+  await sql(
+    url,
+    'CREATE SCHEMA tocsin; CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)',
+  )
+  for (const step of MIGRATIONS.slice(0, 3)) await sql(url, step.sql(1))
+  await sql(
+    url,
+    `INSERT INTO tocsin.meta VALUES ('format', '3'), ('id', 'abc'), ('partitions', '1'), ('shard', '1 of 1');
+    INSERT INTO tocsin.topic_config VALUES ('t', 3, 8, 'prefix', '{"lease":"9s"}', true, 'c')`,
+  )
+  await using one = await opened(url)
+  const before = { topic: 't', version: 3, slots: 8, slotBy: 'prefix', live: { lease: '9s' }, isPaused: true }
+  expect(await one.board.records()).toEqual([{ ...before, declared: {} }])
+  const declared = { batchSize: 5 }
+  expect(await changed(one.board, 't', 3, change({ declared }))).toMatchObject({ version: 4, declared })
+  await one.board.putToken(token('a'))
+  expect(await one.board.tokens()).toEqual([token('a')])
 })

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { Tocsin } from 'tocsin'
 import { expect, it } from 'vitest'
+import { token } from '../contract/board/helpers.ts'
 import { startRedis } from '../servers/redis-server.ts'
 
 it('the user that docs/redis.md describes may do everything, and no more', async () => {
@@ -28,6 +29,10 @@ it('the user that docs/redis.md describes may do everything, and no more', async
   await expect.poll(() => topic.counts()).toEqual({ pending: 0, due: 0, claimed: 0, dead: 1 })
   expect((await topic.list({ state: 'dead' })).tasks.map(({ key }) => key)).toEqual(['dies'])
   expect(await topic.dead.purge({ all: true })).toEqual({ purged: 1 })
+  await topic.configure({ batchSize: 7 })
+  await toc.tokenBoard.putToken(token('a'))
+  expect(await toc.tokenBoard.tokens()).toEqual([token('a')])
+  expect(await toc.tokenBoard.dropToken('a')).toBe(true)
   await expect(
     Tocsin.open({ timetable, prefix: 'other', logger: false }).then((other) => other.topic('t').counts()),
   ).rejects.toMatchObject({ code: 'timetable-refused' })

@@ -7,7 +7,7 @@ import { silentLogger } from '../../src/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { openRedis } from '../../src/timetables/redis/open.ts'
 import type { RedisTimetable } from '../../src/timetables/redis/timetable.ts'
-import { card, change, changed, Ears, heartbeatOf } from '../contract/board/helpers.ts'
+import { card, change, changed, Ears, heartbeatOf, token } from '../contract/board/helpers.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { allCalls, callsDuring, type CommandStats } from './command-stats.ts'
@@ -59,6 +59,9 @@ describe('what it costs', () => {
       create: (board) => board.create('t', 16, 'key'),
       change: (board) => board.change('t', 99, change()),
       history: (board) => board.history('t', 100),
+      tokens: (board) => board.tokens(),
+      putToken: (board) => board.putToken(token('a')),
+      dropToken: (board) => board.dropToken('a'),
     }
     for (const [name, act] of Object.entries(calls)) {
       const [one, fifty] = await costs(act)
@@ -73,9 +76,10 @@ describe('what it costs', () => {
     await board.beat(card('a'))
     await board.create('t', 16, 'key')
     await changed(board, 't', 0)
+    await board.putToken(token('a'))
     const keys = (await server.cli('KEYS', '*')).split('\n').toSorted()
     expect(keys).toEqual(
-      ['beats', 'cards', 'changes:t', 'meta', 'topics'].map((name) => `toc:{board}:${name}`),
+      ['beats', 'cards', 'changes:t', 'meta', 'tokens', 'topics'].map((name) => `toc:{board}:${name}`),
     )
   })
 })
@@ -85,6 +89,7 @@ describe('a Redis in trouble', () => {
     await using server = await startRedis()
     const board = await openBoard(server.url)
     const record = await board.create('t', 16, 'key')
+    await board.putToken(token('withdrawn'))
     await server.cli('CONFIG', 'SET', 'maxmemory', '1')
     await board.beat(card('a'))
     await board.beat(card('a', { edition: 2 }))
@@ -100,6 +105,9 @@ describe('a Redis in trouble', () => {
     await expect(board.change('t', 0, change())).rejects.toMatchObject({ code: 'timetable-full' })
     expect(await board.records()).toEqual([record])
     expect(await board.history('t', 10)).toEqual([])
+    await expect(board.putToken(token('new'))).rejects.toMatchObject({ code: 'timetable-full' })
+    expect(await board.dropToken('withdrawn')).toBe(true)
+    expect(await board.tokens()).toEqual([])
     await server.cli('CONFIG', 'SET', 'maxmemory', '0')
     await changed(board, 't', 0)
   })
@@ -119,9 +127,40 @@ describe('a Redis in trouble', () => {
       await board.create(`t${round}`, 16, 'key')
       await flush()
       await changed(board, `t${round}`, 0)
+      await flush()
+      await board.putToken(token('a'))
+      await flush()
+      expect(await board.dropToken('a')).toBe(true)
     }
     expect(await board.cards()).toEqual([])
     expect(await board.records()).toHaveLength(2)
+  })
+
+  it('was restarted: settings and tokens are there again', async () => {
+    await using server = await startRedis({ config: { appendonly: 'yes' } })
+    const board = await openBoard(server.url)
+    await board.create('t', 16, 'key')
+    const record = await changed(board, 't', 0, change({ declared: { batchSize: 7 } }))
+    await board.putToken(token('a'))
+    await server.restart()
+    await expect.poll(() => board.records().catch(() => null), { timeout: 10_000 }).toEqual([record])
+    expect(record).toMatchObject({ declared: { batchSize: 7 } })
+    expect(await board.tokens()).toEqual([token('a')])
+  })
+
+  it('has a record of before: nothing was declared', async () => {
+    await using server = await startRedis()
+    const board = await openBoard(server.url)
+    const fixed = { topic: 't', slots: 8, slotBy: 'prefix' }
+    const state = { live: { lease: '9s' }, isPaused: true }
+    const text = ['3', ...[fixed, state].map((one) => JSON.stringify(one))].join('\n')
+    await server.cli('HSET', 'toc:{board}:topics', 't', text)
+    const record = { ...fixed, ...state, version: 3, declared: {} }
+    expect(await board.records()).toEqual([record])
+    expect(await board.create('t', 16, 'key')).toEqual(record)
+    expect(await board.change('t', 99, change())).toEqual({ isOurs: false, record })
+    const declared = { batchSize: 5 }
+    expect(await changed(board, 't', 3, change({ declared }))).toMatchObject({ version: 4, declared })
   })
 
   it('was wiped: the revision is another one, and everybody is there again with the next beat', async () => {
@@ -162,6 +201,7 @@ describe('a Redis in trouble', () => {
     await server.cli('HSET', 'toc:{board}:meta', 'format', '2')
     await expect(board.beat(card('a'))).rejects.toMatchObject({ code: 'timetable-refused' })
     await expect(board.create('t', 16, 'key')).rejects.toMatchObject({ code: 'timetable-refused' })
+    await expect(board.putToken(token('a'))).rejects.toMatchObject({ code: 'timetable-refused' })
     expect(await server.cli('KEYS', '*')).toBe('toc:{board}:meta')
   })
 })

@@ -56,6 +56,9 @@ export const BOARD_METHODS: Methods = {
   create: 'repeatable',
   change: 'repeatable',
   history: 'repeatable',
+  tokens: 'repeatable',
+  putToken: 'repeatable',
+  dropToken: 'repeatable',
 }
 
 /** Of a ledger, as the PostgreSQL adapter sends them. */

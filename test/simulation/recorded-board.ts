@@ -99,7 +99,11 @@ function markOf(patch: Readonly<Record<string, unknown>>): string | null {
 }
 
 /** However its fields are ordered. */
-function contentOf({ live, isPaused }: Pick<TopicRecord, 'live' | 'isPaused'>): string {
-  const fields = Object.entries(live).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return JSON.stringify([fields, isPaused])
+function contentOf({
+  declared,
+  live,
+  isPaused,
+}: Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>): string {
+  const fields = (config: object) => Object.entries(config).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return JSON.stringify([fields(declared), fields(live), isPaused])
 }

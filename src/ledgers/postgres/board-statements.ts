@@ -3,12 +3,13 @@ import { CHANGES_KEPT } from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
 import { BOARD_NEWS, CHANNEL } from './listener.ts'
 
-const RECORD = 'topic, version, slots, slot_by, live, is_paused'
+const RECORD = 'topic, version, slots, slot_by, declared, live, is_paused'
 export type RecordRow = [
   topic: string,
   version: number,
   slots: number,
   slotBy: SlotBy,
+  declared: string,
   live: string,
   isPaused: boolean,
 ]
@@ -73,14 +74,17 @@ export const BOARD = {
   create: `WITH made AS (
       INSERT INTO tocsin.topic_config (${RECORD}) SELECT $1, 0, $2::smallint,
         -- Tasks that lie there already have fixed it.
-        coalesce((SELECT slot_by FROM tocsin.topic WHERE name = $1 AND is_placed), $3), '{}', false
+        coalesce((SELECT slot_by FROM tocsin.topic WHERE name = $1 AND is_placed), $3), '{}', '{}', false
       ON CONFLICT (topic) DO NOTHING RETURNING ${RECORD}
     )
     SELECT ${RECORD}, ${TELL} FROM made UNION ALL SELECT ${RECORD}, '' FROM tocsin.topic_config WHERE topic = $1`,
 
-  /** $1 topic, $2 the version that is expected, $3 live, $4 whether it is paused, $5 the id of the change, $6 by, $7 patch. */
+  /**
+   * $1 topic, $2 the version that is expected, $3 live, $4 whether it is paused, $5 the id of the change, $6 by, $7 patch,
+   * $8 declared.
+   */
   change: `WITH changed AS (
-      UPDATE tocsin.topic_config SET version = version + 1, live = $3, is_paused = $4, change_id = $5
+      UPDATE tocsin.topic_config SET version = version + 1, declared = $8, live = $3, is_paused = $4, change_id = $5
       WHERE topic = $1 AND version = $2::integer RETURNING ${RECORD}
     ),
     noted AS (
@@ -99,4 +103,11 @@ export const BOARD = {
 
   history: `SELECT version, ${ms('changed_at')}, changed_by, patch FROM tocsin.config_change
     WHERE topic = $1 ORDER BY version DESC LIMIT $2`,
+
+  tokens: 'SELECT token FROM tocsin.access_token',
+
+  putToken: `INSERT INTO tocsin.access_token (id, token) VALUES ($1, $2)
+    ON CONFLICT (id) DO UPDATE SET token = excluded.token`,
+
+  dropToken: 'DELETE FROM tocsin.access_token WHERE id = $1 RETURNING id',
 } as const

@@ -10,6 +10,7 @@ import type {
 } from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
 import type { TopicConfig } from '../../config.ts'
+import { byCreation, type TokenRecord } from '../../token.ts'
 import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
@@ -67,8 +68,11 @@ export class PostgresBoard implements Board {
   }
 
   async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
-    const { live, isPaused, patch, by, changeId } = change
-    const values = [topic, expected, JSON.stringify(live), isPaused, changeId, by, JSON.stringify(patch)]
+    const { isPaused, by, changeId } = change
+    const [declared, live, patch] = [change.declared, change.live, change.patch].map((one) =>
+      JSON.stringify(one),
+    )
+    const values = [topic, expected, live, isPaused, changeId, by, patch, declared]
     const deadlineMs = this.#database.deadlineMs()
     for (;;) {
       const [row] = await this.#ask('change', BOARD.change, values, deadlineMs)
@@ -88,6 +92,19 @@ export class PostgresBoard implements Board {
       by,
       patch: JSON.parse(patch) as PastChange['patch'],
     }))
+  }
+
+  async tokens(): Promise<TokenRecord[]> {
+    const rows = (await this.#ask('tokens', BOARD.tokens)) as [string][]
+    return rows.map(([token]) => JSON.parse(token) as TokenRecord).toSorted(byCreation)
+  }
+
+  async putToken(token: TokenRecord): Promise<void> {
+    await this.#ask('token', BOARD.putToken, [token.id, JSON.stringify(token)])
+  }
+
+  async dropToken(id: string): Promise<boolean> {
+    return (await this.#ask('token', BOARD.dropToken, [id])).length > 0
   }
 
   listen(onNews: () => void): () => void {
@@ -121,6 +138,7 @@ export class PostgresBoard implements Board {
   }
 }
 
-function recordOf([topic, version, slots, slotBy, live, isPaused]: RecordRow): TopicRecord {
-  return { topic, version, slots, slotBy, live: JSON.parse(live) as TopicConfig, isPaused }
+function recordOf([topic, version, slots, slotBy, declared, live, isPaused]: RecordRow): TopicRecord {
+  const configOf = (text: string) => JSON.parse(text) as TopicConfig
+  return { topic, version, slots, slotBy, declared: configOf(declared), live: configOf(live), isPaused }
 }

@@ -149,6 +149,16 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       );
     `,
   },
+  {
+    name: '004_server',
+    sql: () => `
+      -- What was declared by somebody without code, who could not bring it again.
+      ALTER TABLE tocsin.topic_config ADD COLUMN declared text NOT NULL DEFAULT '{}';
+
+      -- Who may ask a server for what. As text: what a token has is the library's business, and may grow.
+      CREATE TABLE tocsin.access_token (id text COLLATE "C" PRIMARY KEY, token text NOT NULL);
+    `,
+  },
 ]
 
 /** Ids that one statement takes in advance. */

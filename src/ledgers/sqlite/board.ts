@@ -2,21 +2,22 @@ import type { Board, Card, ChangeAnswer, PastChange, Pulse, RecordChange, TopicR
 import { CardRack } from '../../card-rack.ts'
 import type { SlotBy } from '../../cell.ts'
 import type { Clock } from '../../clock.ts'
-import type { RecordStepName, Writer } from './committer.ts'
+import type { TokenRecord } from '../../token.ts'
+import type { BoardStepName, BoardSteps, Writer } from './committer.ts'
 import type { Moment } from './moment.ts'
-import type { Records } from './records.ts'
+import type { Readings } from './readings.ts'
 import { translated } from './trouble.ts'
 
 export interface SqliteBoardParts {
   readonly clock: Clock
-  readonly records: Records
+  readonly readings: Pick<Readings, 'records' | 'tokens'>
   readonly writer: Writer
   readonly where: string
 }
 
 /**
- * The board of one process, which has the file for itself. Settings outlive it; cards do not, and need not: nobody else
- * could read them.
+ * The board of one process, which has the file for itself. Settings and tokens outlive it; cards do not, and need not:
+ * nobody else could read them.
  */
 export class SqliteBoard implements Board {
   readonly isShared = false
@@ -30,7 +31,7 @@ export class SqliteBoard implements Board {
   async beat(card: Card): Promise<Pulse> {
     const { clock } = this.#parts
     const heartbeats = this.#rack.beat(card, clock.monotonicNow())
-    return { heartbeats, revision: this.#read((records) => records.revision()), nowMs: clock.now() }
+    return { heartbeats, revision: this.#read(({ records }) => records.revision()), nowMs: clock.now() }
   }
 
   async cards(): Promise<Card[]> {
@@ -46,7 +47,7 @@ export class SqliteBoard implements Board {
   }
 
   async records(): Promise<TopicRecord[]> {
-    return this.#read((records) => records.all())
+    return this.#read(({ records }) => records.all())
   }
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
@@ -64,7 +65,19 @@ export class SqliteBoard implements Board {
   }
 
   async history(topic: string, limit: number): Promise<PastChange[]> {
-    return this.#read((records) => records.history(topic, limit))
+    return this.#read(({ records }) => records.history(topic, limit))
+  }
+
+  async tokens(): Promise<TokenRecord[]> {
+    return this.#read(({ tokens }) => tokens.all())
+  }
+
+  async putToken(token: TokenRecord): Promise<void> {
+    await this.#write('putToken', token.id, JSON.stringify(token))
+  }
+
+  async dropToken(id: string): Promise<boolean> {
+    return this.#write('dropToken', id)
   }
 
   listen(onNews: () => void): () => void {
@@ -76,21 +89,21 @@ export class SqliteBoard implements Board {
     this.#rack.close()
   }
 
-  #read<T>(work: (records: Records) => T): T {
+  #read<T>(work: (readings: SqliteBoardParts['readings']) => T): T {
     try {
-      return work(this.#parts.records)
+      return work(this.#parts.readings)
     } catch (error) {
       throw translated(error, this.#parts.where)
     }
   }
 
   /** Through the ledger's door: one after the other with its writes, and on the disk when it is answered. */
-  async #write<N extends RecordStepName>(
+  async #write<N extends BoardStepName>(
     name: N,
-    ...args: Parameters<Records[N]> extends [...infer Args, Moment] ? Args : never
-  ): Promise<ReturnType<Records[N]>> {
+    ...args: Parameters<BoardSteps[N]> extends [...infer Args, Moment] ? Args : never
+  ): Promise<ReturnType<BoardSteps[N]>> {
     const { clock, writer } = this.#parts
     const moment: Moment = { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
-    return (await writer.run({ name, args: [...args, moment] })) as ReturnType<Records[N]>
+    return (await writer.run({ name, args: [...args, moment] })) as ReturnType<BoardSteps[N]>
   }
 }

@@ -2,6 +2,7 @@ import type { Database } from 'better-sqlite3'
 import { type Clock, sleep } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import { Records } from './records.ts'
+import { Tokens } from './tokens.ts'
 import type { Transitions } from './transitions.ts'
 import { isBusy, translated } from './trouble.ts'
 
@@ -11,14 +12,17 @@ const HOLD_MS = 20
 const BUSY_MS_MIN = 1
 const BUSY_MS_MAX = 50
 
-/** A transition, or a change of settings, by its name: it can be sent to another thread. */
+/** A transition, or a change of the board, by its name: it can be sent to another thread. */
 export interface Step {
-  readonly name: StepName | RecordStepName
+  readonly name: StepName | BoardStepName
   readonly args: readonly unknown[]
 }
 
 export type StepName = Exclude<keyof Transitions, 'writeBooks' | 'undone'>
-export type RecordStepName = 'createRecord' | 'changeRecord'
+export type BoardStepName = keyof BoardSteps
+/** What a board writes. */
+export type BoardSteps = Pick<Records, 'createRecord' | 'changeRecord'> &
+  Pick<Tokens, 'putToken' | 'dropToken'>
 
 /** Where writes go: this thread, or one of their own. Answers come in the order of the questions. */
 export interface Writer {
@@ -41,7 +45,7 @@ interface Job {
 export class Committer implements Writer {
   readonly #database: Database
   readonly #transitions: Transitions
-  readonly #records: Records
+  readonly #board: BoardSteps
   readonly #clock: Clock
   readonly #callTimeoutMs: number
   readonly #where: string
@@ -59,7 +63,7 @@ export class Committer implements Writer {
   ) {
     this.#database = database
     this.#transitions = transitions
-    this.#records = new Records(database)
+    this.#board = boardSteps(database)
     this.#clock = clock
     this.#callTimeoutMs = callTimeoutMs
     this.#where = where
@@ -140,9 +144,9 @@ export class Committer implements Writer {
   }
 
   #carryOut({ name, args }: Step): unknown {
-    const carry = isRecordStep(name) ? this.#records[name] : this.#transitions[name]
-    const hands = isRecordStep(name) ? this.#records : this.#transitions
-    return (carry as (...args: readonly unknown[]) => unknown).call(hands, ...args)
+    const hands = name in this.#board ? this.#board : this.#transitions
+    const carry = (hands as Record<Step['name'], (...args: readonly unknown[]) => unknown>)[name]
+    return carry.call(hands, ...args)
   }
 
   #undo(): void {
@@ -175,6 +179,13 @@ export class Committer implements Writer {
   }
 }
 
-function isRecordStep(name: string): name is RecordStepName {
-  return name === 'createRecord' || name === 'changeRecord'
+function boardSteps(database: Database): BoardSteps {
+  const records = new Records(database)
+  const tokens = new Tokens(database)
+  return {
+    createRecord: (...args) => records.createRecord(...args),
+    changeRecord: (...args) => records.changeRecord(...args),
+    putToken: (...args) => tokens.putToken(...args),
+    dropToken: (...args) => tokens.dropToken(...args),
+  }
 }

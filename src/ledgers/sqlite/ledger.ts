@@ -55,7 +55,7 @@ export class SqliteLedger implements Ledger {
 
   constructor(parts: SqliteParts) {
     this.#parts = parts
-    this.board = new SqliteBoard({ ...parts, records: parts.readings.records })
+    this.board = new SqliteBoard(parts)
   }
 
   schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {

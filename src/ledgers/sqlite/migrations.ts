@@ -116,6 +116,16 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
       ) STRICT, WITHOUT ROWID;
     `,
   },
+  {
+    name: '003_server',
+    sql: `
+      -- What was declared by somebody without code, who could not bring it again.
+      ALTER TABLE tocsin_config ADD COLUMN declared TEXT NOT NULL DEFAULT '{}';
+
+      -- Who may ask a server for what. As text: what a token has is the library's business, and may grow.
+      CREATE TABLE tocsin_token (id TEXT PRIMARY KEY, token TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    `,
+  },
 ]
 
 /** Brings the tables up to date, in one transaction. Answers the names of the steps it took. */

@@ -17,6 +17,7 @@ import type {
 import type { Moment } from './moment.ts'
 import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'
+import { Tokens } from './tokens.ts'
 import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
 
 /** Keys that one page of `find` brings. */
@@ -34,6 +35,7 @@ interface TopicRow {
 
 export class Readings {
   readonly records: Records
+  readonly tokens: Tokens
   readonly #database: Database
   readonly #session: number
   readonly #statements: ReturnType<typeof prepareAll>
@@ -43,6 +45,7 @@ export class Readings {
     this.#session = session
     this.#statements = prepareAll(database)
     this.records = new Records(database)
+    this.tokens = new Tokens(database)
   }
 
   get(topicName: string, { key, cell }: Place): EntryView | null {

@@ -18,7 +18,7 @@ const STATEMENTS = {
   history: 'SELECT * FROM tocsin_config_change WHERE topic = ? ORDER BY version DESC LIMIT ?',
   create: `INSERT INTO tocsin_config (topic, version, slots, slot_by, live, is_paused)
       VALUES (?, 0, ?, ?, '{}', 0) ON CONFLICT DO NOTHING`,
-  change: `UPDATE tocsin_config SET version = version + 1, live = ?, is_paused = ?
+  change: `UPDATE tocsin_config SET version = version + 1, declared = ?, live = ?, is_paused = ?
       WHERE topic = ? AND version = ?`,
   note: `INSERT INTO tocsin_config_change (topic, version, change_id, changed_ms, changed_by, patch)
       VALUES (?, ?, ?, ?, ?, ?)`,
@@ -31,6 +31,7 @@ interface RecordRow {
   readonly version: number
   readonly slots: number
   readonly slot_by: SlotBy
+  readonly declared: string
   readonly live: string
   readonly is_paused: number
 }
@@ -90,9 +91,10 @@ export class Records {
     change: RecordChange,
     { nowMs }: Moment,
   ): ChangeAnswer & { isNew: boolean } {
-    const { live, isPaused, patch, by, changeId } = change
+    const { isPaused, patch, by, changeId } = change
     const version = expected + 1
-    const { changes } = this.#statements.change.run(JSON.stringify(live), isPaused ? 1 : 0, topic, expected)
+    const [declared, live] = [change.declared, change.live].map((config) => JSON.stringify(config))
+    const { changes } = this.#statements.change.run(declared, live, isPaused ? 1 : 0, topic, expected)
     if (changes > 0) {
       this.#statements.note.run(topic, version, changeId, nowMs, by, JSON.stringify(patch))
       this.#statements.prune.run(topic, version - CHANGES_KEPT)
@@ -108,12 +110,13 @@ export class Records {
   }
 }
 
-function recordOf({ topic, version, slots, slot_by, live, is_paused }: RecordRow): TopicRecord {
+function recordOf({ topic, version, slots, slot_by, declared, live, is_paused }: RecordRow): TopicRecord {
   return {
     topic,
     version,
     slots,
     slotBy: slot_by,
+    declared: JSON.parse(declared) as TopicConfig,
     live: JSON.parse(live) as TopicConfig,
     isPaused: is_paused === 1,
   }

@@ -10,6 +10,7 @@ import {
   type TopicRecord,
 } from '../../board.ts'
 import type { SlotBy } from '../../cell.ts'
+import { byCreation, type TokenRecord } from '../../token.ts'
 import type { RedisParts } from './timetable.ts'
 
 /**
@@ -60,7 +61,7 @@ export class RedisBoard implements Board {
     const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
     if (typeof known === 'string') return recordOf(known)
     const fixed: Fixed = { topic, slots, slotBy }
-    const state: State = { live: {}, isPaused: false }
+    const state: State = { declared: {}, live: {}, isPaused: false }
     const args = [topic, JSON.stringify(fixed), JSON.stringify(state)]
     const creation = writer.run<[string]>('board/create', keys.board, args)
     const [, text] = await replicas.confirmed(creation)
@@ -69,8 +70,8 @@ export class RedisBoard implements Board {
 
   async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
     const { writer, replicas, keys } = this.#parts
-    const { live, isPaused, patch, by, changeId } = change
-    const state: State = { live, isPaused }
+    const { declared, live, isPaused, patch, by, changeId } = change
+    const state: State = { declared, live, isPaused }
     const past: Past = { by, patch }
     const texts = [changeId, state, past].map((one) => JSON.stringify(one))
     const args = [topic, String(expected), ...texts, String(CHANGES_KEPT)]
@@ -83,6 +84,24 @@ export class RedisBoard implements Board {
     if (limit <= 0) return []
     const { changes } = this.#parts.keys.boardOf(topic)
     return (await this.#command(['LRANGE', changes, '0', String(limit - 1)], 'board/history')).map(pastOf)
+  }
+
+  async tokens(): Promise<TokenRecord[]> {
+    const texts = await this.#command(['HVALS', this.#parts.keys.board.tokens], 'board/tokens')
+    return texts.map((text) => JSON.parse(text) as TokenRecord).toSorted(byCreation)
+  }
+
+  async putToken(token: TokenRecord): Promise<void> {
+    const { writer, replicas, keys } = this.#parts
+    const args = [token.id, JSON.stringify(token)]
+    await replicas.confirmed(writer.run('board/put-token', keys.boardOfTokens, args))
+  }
+
+  async dropToken(id: string): Promise<boolean> {
+    const { writer, replicas, keys } = this.#parts
+    const dropping = writer.run<[number]>('board/drop-token', keys.boardOfTokens, [id])
+    const [, wasThere] = await replicas.confirmed(dropping)
+    return wasThere === 1
   }
 
   listen(onNews: () => void): () => void {
@@ -106,7 +125,7 @@ export class RedisBoard implements Board {
 
 /** What a topic and a past change have as JSON. */
 type Fixed = Pick<TopicRecord, 'topic' | 'slots' | 'slotBy'>
-type State = Pick<TopicRecord, 'live' | 'isPaused'>
+type State = Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>
 type Past = Pick<PastChange, 'by' | 'patch'>
 
 /** 'beats edition when' */
@@ -119,7 +138,14 @@ function heartbeatOf(id: string, text: string, nowMs: number): Heartbeat {
 /** As lua/shared/board.lua has it: version, fixed, state. */
 function recordOf(text: string): TopicRecord {
   const [version, fixed, state] = lines(text)
-  return { ...(JSON.parse(fixed) as Fixed), ...(JSON.parse(state) as State), version: Number(version) }
+  // Before anybody could declare anything but by code, the state did not speak of it.
+  const none = { declared: {} }
+  return {
+    ...(JSON.parse(fixed) as Fixed),
+    ...none,
+    ...(JSON.parse(state) as State),
+    version: Number(version),
+  }
 }
 
 /** As lua/board/change.lua has it: 'version when', the change's id, who and what. */

@@ -37,6 +37,7 @@ export interface CellKeys extends ScriptKeys {
 export interface BoardKeys extends ScriptKeys {
   readonly cards: string
   readonly topics: string
+  readonly tokens: string
   readonly channel: string
 }
 
@@ -79,13 +80,23 @@ export class Keys {
   /** The board's, and besides where the changes of a topic are. */
   boardOf(topic: string): BoardKeys & { readonly changes: string } {
     const changes = this.#boardKey(`changes:${topic}`)
-    return { ...this.board, all: [...this.board.all, changes], changes }
+    return { ...this.#boardWith(changes), changes }
+  }
+
+  /** The board's, and besides where the tokens are: a beat need not name them. */
+  get boardOfTokens(): BoardKeys {
+    return this.#boardWith(this.board.tokens)
+  }
+
+  #boardWith(key: string): BoardKeys {
+    return { ...this.board, all: [...this.board.all, key] }
   }
 
   #makeBoard(): BoardKeys {
     const channel = this.#boardKey('news') + this.#channelEnd
     const all = [...BOARD_NAMES.slice(0, -1).map((name) => this.#boardKey(name)), channel]
-    return { all, cards: this.#boardKey('cards'), topics: this.#boardKey('topics'), channel }
+    const key = (name: string) => this.#boardKey(name)
+    return { all, cards: key('cards'), topics: key('topics'), tokens: key('tokens'), channel }
   }
 
   /** No topic's cells are in its way: their hash tags end in ':' and a number. */

@@ -10,6 +10,7 @@ import type {
   RecordChange,
   TopicRecord,
 } from '../../../src/board.ts'
+import type { TokenRecord } from '../../../src/token.ts'
 
 /** What a case gets: a board of its own, empty. */
 export interface BoardHarness {
@@ -47,12 +48,28 @@ export function card(id: string, changed: Partial<Card> = {}): Card {
   }
 }
 
+export function token(id: string, changed: Partial<TokenRecord> = {}): TokenRecord {
+  return {
+    id,
+    name: `name of ${id}`,
+    hash: 'c0de'.repeat(16),
+    scopes: ['read', 'schedule'],
+    topicPrefix: 'order.',
+    createdMs: Date.UTC(2026, 0, 1),
+    expiresMs: Date.UTC(2027, 0, 1),
+    rate: { limit: 100, perMs: 1_000 },
+    bodyBytesMax: 65_536,
+    ...changed,
+  }
+}
+
 let changes = 0
 
 /** Another one at each call. */
 export function change(changed: Partial<RecordChange> = {}): RecordChange {
   changes += 1
   return {
+    declared: {},
     live: { lease: `${changes}s` },
     isPaused: false,
     patch: { lease: `${changes}s` },

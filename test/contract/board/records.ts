@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import { card, change, changed, recordsOf, revision, theme } from './helpers.ts'
 
 const TOPIC = 'order.unpaid'
-const FRESH = { topic: TOPIC, version: 0, slots: 16, slotBy: 'key', live: {}, isPaused: false }
+const FRESH = { topic: TOPIC, version: 0, slots: 16, slotBy: 'key', declared: {}, live: {}, isPaused: false }
 
 export const records = theme('records', [
   {
@@ -56,6 +56,49 @@ export const records = theme('records', [
       const second = await changed(other, TOPIC, 1, change({ live: {}, isPaused: false }))
       expect(second).toEqual({ ...FRESH, version: 2 })
       expect(await recordsOf(board)).toEqual({ [TOPIC]: second })
+    },
+  },
+  {
+    name: 'what was declared is kept beside what was set live, whatever its form',
+    async run({ board, another }) {
+      const other = await another()
+      const created = await board.create(TOPIC, 16, 'prefix')
+      const declared = {
+        slots: 4,
+        slotBy: 'prefix',
+        lease: '1m30s',
+        retry: { maxAttempts: 3, jitter: 0 },
+        late: { after: '1h', then: 'dead' },
+      } as const
+      const before = await revision(board)
+      const first = await changed(board, TOPIC, 0, change({ declared, live: {}, patch: { declared } }))
+      expect(first).toEqual({ ...created, version: 1, declared })
+      expect(await revision(other)).not.toBe(before)
+      expect(await recordsOf(other)).toEqual({ [TOPIC]: first })
+      expect((await other.history(TOPIC, 1))[0]?.patch).toEqual({ declared })
+      const live = { lease: '2s' } as const
+      const second = await changed(other, TOPIC, 1, change({ declared, live, isPaused: true }))
+      expect(second).toEqual({ ...first, version: 2, live, isPaused: true })
+      expect(await board.create(TOPIC, 64, 'key')).toEqual(second)
+      expect(await changed(board, TOPIC, 2, change({ declared: {}, live }))).toMatchObject({
+        declared: {},
+        live,
+      })
+    },
+  },
+  {
+    name: 'a declaration that is repeated finds itself, and of several at once one is kept',
+    async run({ board, another }) {
+      const boards = [board, await another()]
+      await board.create(TOPIC, 16, 'key')
+      const given = [1, 2, 3, 4].map((batchSize) => change({ declared: { batchSize } }))
+      const answers = await Promise.all(given.map((one, n) => boards[n % 2]!.change(TOPIC, 0, one)))
+      const [winner, ...more] = given.filter((_, n) => answers[n]?.isOurs)
+      expect(more).toEqual([])
+      for (const { record } of answers)
+        expect(record).toMatchObject({ version: 1, declared: winner?.declared })
+      const record = await changed(board, TOPIC, 1, change({ declared: { batchSize: 9 } }))
+      expect(await boards[1]!.change(TOPIC, 0, winner!)).toEqual({ isOurs: true, record })
     },
   },
   {
@@ -164,13 +207,16 @@ export const records = theme('records', [
     async run({ board }) {
       const created = await board.create(TOPIC, 16, 'key')
       ;(created as { slots: number }).slots = 1
-      const given = change({ live: { retry: { jitter: 0.5 } }, patch: { retry: { jitter: 0.5 } } })
+      const retry = () => ({ retry: { jitter: 0.5 } })
+      const given = change({ declared: retry(), live: retry(), patch: retry() })
       const record = await changed(board, TOPIC, 0, given)
       const kept = structuredClone(record)
       ;(record as { isPaused: boolean }).isPaused = true
+      ;(record.declared.retry as { jitter: number }).jitter = 2
+      ;(given.declared.retry as { jitter: number }).jitter = 1
       ;(given.live.retry as { jitter: number }).jitter = 1
       ;(given.patch['retry'] as { jitter: number }).jitter = 1
-      expect(kept).toEqual({ ...FRESH, version: 1, live: { retry: { jitter: 0.5 } } })
+      expect(kept).toEqual({ ...FRESH, version: 1, declared: retry(), live: retry() })
       expect(await recordsOf(board)).toEqual({ [TOPIC]: kept })
       expect(await board.history(TOPIC, 1)).toMatchObject([{ patch: { retry: { jitter: 0.5 } } }])
     },

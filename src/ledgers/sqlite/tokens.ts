@@ -1,0 +1,30 @@
+/** Access tokens, in rows. What changes them runs inside a transaction that is not theirs. */
+import type { Database, Statement } from 'better-sqlite3'
+import { byCreation, type TokenRecord } from '../../token.ts'
+import type { Moment } from './moment.ts'
+
+export class Tokens {
+  readonly #all: Statement
+  readonly #put: Statement
+  readonly #drop: Statement
+
+  constructor(database: Database) {
+    this.#all = database.prepare('SELECT token FROM tocsin_token').pluck()
+    this.#put = database.prepare('INSERT OR REPLACE INTO tocsin_token (id, token) VALUES (?, ?)')
+    this.#drop = database.prepare('DELETE FROM tocsin_token WHERE id = ?')
+  }
+
+  all(): TokenRecord[] {
+    const texts = this.#all.all() as string[]
+    return texts.map((text) => JSON.parse(text) as TokenRecord).toSorted(byCreation)
+  }
+
+  /** As JSON already: it may wait for its turn, and what the caller does with theirs meanwhile is not meant. */
+  putToken(id: string, token: string, _moment: Moment): void {
+    this.#put.run(id, token)
+  }
+
+  dropToken(id: string, _moment: Moment): boolean {
+    return this.#drop.run(id).changes > 0
+  }
+}
