@@ -6,9 +6,12 @@ export const RESCUES_PER_CLAIM = 4
 /** Leases lost in a row that make a task a suspect, to be claimed alone. */
 export const LOSSES_OF_A_SUSPECT = 2
 
-/** What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. */
+/**
+ * What a killer took down with it comes back spread over up to this · 2^losses, not all in one batch again. From the second
+ * loss on it runs alone, and more than some seconds more would only have it wait.
+ */
 export const RESCUE_SPREAD_MS = 1_000
-export const RESCUE_DOUBLINGS_MAX = 6
+export const RESCUE_DOUBLINGS_MAX = 4
 
 const GOLDEN = 0.6180339887498949
 

@@ -17,10 +17,14 @@ interface Beating {
 /** The cards that are up, as the answers of a board tell: one for all its processes. */
 export type Beatings = Map<string, Beating>
 
+/** When each process looked last, also one that has left: what it said before may be under way. */
+export type Looks = Map<string, number[]>
+
 export interface BoardWitness {
   readonly recorder: Recorder
   readonly world: WorldClock
   readonly beatings: Beatings
+  readonly looks: Looks
   readonly topic: string
   /** Whose calls these are. */
   readonly life: string
@@ -31,22 +35,31 @@ export interface BoardWitness {
  * stands on the server's side of the line.
  */
 export function recordedBoard(board: Board, witness: BoardWitness): Board {
-  const { recorder, world, beatings, topic, life } = witness
+  const { recorder, world, beatings, looks, topic, life } = witness
   const known = (record: TopicRecord | null) => ({
     version: record?.version ?? null,
     slots: record?.live.slots ?? record?.slots ?? 0,
     isPaused: record?.isPaused ?? false,
     content: record === null ? '' : contentOf(record),
   })
+  const remember = (momentsMs: number[]) => {
+    momentsMs.push(world.nowMs)
+    if (momentsMs.length > BEATS_MAX) momentsMs.shift()
+  }
   const took = (phase: 'left' | 'buried', id: string) => {
     const beating = beatings.get(id)
     if (beating === undefined) return
     beatings.delete(id)
     const lastMs = beating.atMs.at(-1) as number
-    const looks = [...beatings.values()]
-      .filter((one) => one.life === life)
-      .flatMap(({ atMs }) => atMs.filter((ms) => ms > lastMs)).length
-    recorder.tell({ kind: 'card', life, phase, of: beating.life, silentMs: world.nowMs - lastMs, looks })
+    const looked = (looks.get(life) ?? []).filter((ms) => ms > lastMs).length
+    recorder.tell({
+      kind: 'card',
+      life,
+      phase,
+      of: beating.life,
+      silentMs: world.nowMs - lastMs,
+      looks: looked,
+    })
   }
   return overlaid<Board>(board, {
     beat: async (card) => {
@@ -54,9 +67,11 @@ export function recordedBoard(board: Board, witness: BoardWitness): Board {
       const beats = pulse.heartbeats.find(({ id }) => id === card.id)?.beats ?? 0
       const beating = beatings.get(card.id) ?? { life, beats, atMs: [] }
       beating.beats = beats
-      beating.atMs.push(world.nowMs)
-      if (beating.atMs.length > BEATS_MAX) beating.atMs.shift()
+      remember(beating.atMs)
       beatings.set(card.id, beating)
+      const own = looks.get(life) ?? []
+      remember(own)
+      looks.set(life, own)
       return pulse
     },
     leave: async (id) => {

@@ -25,7 +25,7 @@ import {
 } from './methods.ts'
 import type { Plan } from './plan.ts'
 import { ProcessClock } from './process-clock.ts'
-import { type Beatings, recordedBoard } from './recorded-board.ts'
+import { type Beatings, type Looks, recordedBoard } from './recorded-board.ts'
 import { type OpenTransaction, recordedLedger } from './recorded-ledger.ts'
 import { recordedTimetable, type Witness } from './recorded-timetable.ts'
 import type { Recorder } from './recorder.ts'
@@ -64,6 +64,7 @@ export class Servers {
   readonly #recorder: Recorder
   readonly #holdings = new Holdings()
   readonly #beatings: Beatings = new Map()
+  readonly #looks: Looks = new Map()
   readonly #transactions = new WeakMap<object, OpenTransaction>()
   readonly #file: Database.Database | null
   #transactionCount = 0
@@ -237,6 +238,7 @@ export class Servers {
       recorder: this.#recorder,
       world: this.#world,
       beatings,
+      looks: this.#looks,
       topic: TOPIC,
       life,
     })

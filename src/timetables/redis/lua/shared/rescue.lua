@@ -1,6 +1,6 @@
 -- Members of claims whose lease is over go back to wait, with the lost lease counted apart from failures.
 local SPREAD_MS = 1000
-local DOUBLINGS_MAX = 6
+local DOUBLINGS_MAX = 4
 local LOSSES_OF_A_SUSPECT = 2
 -- Steps of the golden ratio from a random start: batch-mates of a killer come back far apart, not in one batch again.
 local GOLDEN = 0.6180339887498949
