@@ -12,7 +12,7 @@ export const ERROR_TABLE = {
   'unknown-topic': {
     status: 404,
     retryable: false,
-    means: 'no program has used the topic in this database yet, so that nobody knows how its keys are placed',
+    means: 'nobody has declared or used the topic yet, so that nobody knows how its keys are placed',
   },
   'bad-config': {
     status: 400,
@@ -116,6 +116,55 @@ export const ERROR_TABLE = {
     status: 400,
     retryable: false,
     means: "tx is not an open transaction of the ledger's database",
+  },
+  'bad-request': {
+    status: 400,
+    retryable: false,
+    means: 'a request is not what the API describes: malformed, of a wrong type, or with an unknown field',
+  },
+  unauthorized: {
+    status: 401,
+    retryable: false,
+    means: 'the request has no token, or one that is not valid, or not any more',
+  },
+  forbidden: {
+    status: 403,
+    retryable: false,
+    means: 'the token is valid, and does not allow this',
+  },
+  'not-found': { status: 404, retryable: false, means: 'there is no such task, token or route' },
+  'in-flight': {
+    status: 409,
+    retryable: false,
+    means: 'somebody has the task right now; cancelled so, no attempt follows this one',
+  },
+  'request-timeout': {
+    status: 408,
+    retryable: true,
+    means: 'the body of the request did not come in time',
+  },
+  'too-large': { status: 413, retryable: false, means: 'the request is larger than is taken' },
+  'bad-media-type': {
+    status: 415,
+    retryable: false,
+    means: 'the body of the request is of a type that is not taken here',
+  },
+  'headers-too-large': { status: 431, retryable: false, means: 'the headers of the request are too large' },
+  'rate-limited': { status: 429, retryable: true, means: 'too many requests; see Retry-After' },
+  internal: {
+    status: 500,
+    retryable: false,
+    means: 'a mistake of ours; the log has it under the request id',
+  },
+  unreachable: {
+    status: 503,
+    retryable: true,
+    means: 'the server cannot be reached, or did not answer in time',
+  },
+  'bad-token': {
+    status: 400,
+    retryable: false,
+    means: 'what was given as the token of a claim is none',
   },
   closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
   timeout: { status: 504, retryable: true, means: 'a handler, or a schema, did not answer in time' },

@@ -188,9 +188,20 @@ export interface Ledger extends LedgerWrites, Looks {
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]>
   /** Records that the handler of a suspect is about to start. False: the claim is not held any more. */
   begin(topic: string, place: Place, stamp: number): Promise<boolean>
-  /** What of these is still held under the stamp is trusted for another `leaseMs`. One answer per place, in order. */
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]>
-  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]>
+  /** Under which the claims of this process in that cell are held: with the stamp, it is the token. */
+  sessionOf(cell: number): number
+  /**
+   * What of these is still held under the stamp is trusted for another `leaseMs`. One answer per place, in order.
+   * `session` is the one that claimed them: its own unless told otherwise. Whoever has the token may speak for a claim.
+   */
+  extend(
+    topic: string,
+    places: readonly Place[],
+    stamp: number,
+    leaseMs: number,
+    session?: number,
+  ): Promise<Extended[]>
+  settle(topic: string, settlements: readonly LedgerSettlement[], session?: number): Promise<LedgerSettled[]>
   /** Commits when `work` answers true; otherwise nothing was done. Undefined: it cannot wait for a handler in between. */
   readonly transact?: (
     work: (transaction: HandlerTransaction) => Promise<boolean>,

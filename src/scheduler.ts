@@ -93,6 +93,47 @@ export class Scheduler<In> {
     return tally
   }
 
+  /**
+   * Piece by piece, where what is wrong with one task is told and the others go on. `onRefused` and `onScheduled` get the
+   * piece, and the task's place in it.
+   */
+  async lenient<P extends { readonly tasks: readonly NewTask<In>[] }>(
+    pieces: AsyncIterable<P>,
+    onRefused: (piece: P, index: number, error: unknown) => void,
+    onScheduled: (piece: P, index: number, scheduled: Scheduled) => void,
+  ): Promise<void> {
+    const put = async (piece: P) => {
+      this.#parts.checkOpen()
+      const { entries, indexes } = await this.#acceptable(piece, onRefused)
+      const answers = entries.length === 0 ? [] : await this.#order.run(() => this.#put(entries))
+      return { entries, indexes, answers }
+    }
+    await pipelined(this.#parts.clock, pieces, put, ({ entries, indexes, answers }, piece) => {
+      for (const [i, { key }] of entries.entries())
+        onScheduled(piece, indexes[i] as number, scheduled(key, answers[i] as ScheduleAnswer))
+    })
+  }
+
+  async #acceptable<P extends { readonly tasks: readonly NewTask<In>[] }>(
+    piece: P,
+    onRefused: (piece: P, index: number, error: unknown) => void,
+  ): Promise<{ entries: NewEntry[]; indexes: number[] }> {
+    const entries: NewEntry[] = []
+    const indexes: number[] = []
+    for (const [i, task] of piece.tasks.entries()) {
+      try {
+        const entry = this.#entry(task)
+        const check = this.#check(entry)
+        if (check !== undefined) await check
+        entries.push(entry)
+        indexes.push(i)
+      } catch (error) {
+        onRefused(piece, i, error)
+      }
+    }
+    return { entries, indexes }
+  }
+
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
     // Known by now, if it had to be waited for.
     this.#parts.settings.checkPlaced()

@@ -3,11 +3,12 @@
  * never asks which.
  */
 import type { Settings } from './config.ts'
-import type { HeldPlace, Recount } from './ledger.ts'
+import type { Extended, HeldPlace, Recount } from './ledger.ts'
 import type { Tx } from './tx.ts'
 import type {
   Books,
   CancelAnswer,
+  CellAddress,
   NewEntry,
   Place,
   RescheduleAnswer,
@@ -33,7 +34,30 @@ export interface LedgerDoor {
   within(tx: unknown): StoreTransaction
   /** A handler's writes and the outcomes of its tasks in one. Null: this ledger cannot wait for a handler in between. */
   readonly transact: Transact | null
+  /** Under which the claims of this process in that cell are held: for their tokens. */
+  sessionOf(cell: number): number
+  /**
+   * Somebody outside bears these of a claim from now on, who may speak through any process. Their request must not be
+   * repeated after this: it was answered.
+   */
+  handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void>
+  /** As `settle`, for whoever has the token of a claim, whichever process made it. */
+  settleFor(session: number, at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]>
+  /**
+   * As `extend`, for whoever has the token of a claim, whichever process made it; and only of these keys, which may have
+   * many bearers. One answer per key, in order; 'locked': to be asked for again.
+   */
+  extendFor(token: ClaimToken, at: CellAddress, keys: readonly string[], leaseMs: number): Promise<Extended[]>
   audit(): Promise<TopicAudit[]>
+  /** How far the loading of what rings soon is behind the clock; null: it is not loaded here. */
+  loaderLagMs(topic: string): number | null
+}
+
+/** Names a claim among those of all processes. */
+export interface ClaimToken {
+  readonly session: number
+  readonly req: string
+  readonly stamp: number
 }
 
 /**

@@ -12,6 +12,7 @@ import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from './eve
 import type { Jsonified } from './json.ts'
 import { checkTopicName } from './key.ts'
 import { type Logger, plainLogger, silentLogger } from './logger.ts'
+import { type Meter, noMeter } from './meter.ts'
 import { badOption, checkOptions, nearest, needsLedger } from './options.ts'
 import { type Random, systemRandom } from './random.ts'
 import { Governor } from './runtime/governor.ts'
@@ -51,6 +52,11 @@ export interface NodeInfo {
   readonly clockAheadMs: number | null
 }
 
+/** Counts what happens, and how long the store takes. */
+export interface Instruments extends Meter {
+  timed(store: TaskStore): TaskStore
+}
+
 /** What a Tocsin is made of; tests bring their own clock. */
 export interface TocsinParts {
   readonly store: TaskStore
@@ -61,6 +67,7 @@ export interface TocsinParts {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  readonly meter?: Meter | undefined
 }
 
 interface KnownTopic {
@@ -79,13 +86,16 @@ export class Tocsin implements AsyncDisposable {
   readonly #consumers = new Set<Consumer>()
   #closing: Promise<void> | null = null
 
-  static async open(options: OpenOptions = {}): Promise<Tocsin> {
+  /** `instruments` are for a server that tells figures. */
+  static async open(options: OpenOptions = {}, instruments?: Instruments): Promise<Tocsin> {
     if (typeof options === 'string') throw addressAlone(options)
     checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
     const node = checkNode(options.node)
     const surroundings = { clock: systemClock, random: systemRandom, logger }
-    const toc = new Tocsin({ ...surroundings, ...(await openStore(options, surroundings)), node })
+    const opened = await openStore(options, surroundings)
+    const store = instruments?.timed(opened.store) ?? opened.store
+    const toc = new Tocsin({ ...surroundings, ...opened, store, node, meter: instruments })
     try {
       await toc.join()
     } catch (error) {
@@ -144,6 +154,22 @@ export class Tocsin implements AsyncDisposable {
     else checkSameDefinition(known.handle.definition, definition)
     known.isBare = false
     return known.handle
+  }
+
+  /** @internal Resolves when the store answers: its clock of record. */
+  recordMs(): Promise<number> {
+    return this.#parts.store.nowMs()
+  }
+
+  /** @internal How far what rings soon is behind the clock; null: there is nothing to load, or nobody consumes it here. */
+  loaderLagMs(topic: string): number | null {
+    return this.#parts.store.ledger?.loaderLagMs(topic) ?? null
+  }
+
+  /** @internal By its name alone, with what only a server asks for. */
+  handle(name: string): TopicHandle<unknown, unknown> {
+    this.topic(name)
+    return (this.#topics.get(name) as KnownTopic).handle
   }
 
   /** Answers a function that ends it. */
@@ -272,6 +298,7 @@ export class Tocsin implements AsyncDisposable {
       random,
       logger,
       announcer,
+      meter: this.#parts.meter ?? noMeter,
       settings,
       cluster,
       governor: new Governor(),

@@ -21,6 +21,8 @@ import {
   type TransactionBatchHandler,
   type TransactionHandler,
 } from './runtime/performer.ts'
+import { openDesk } from './pull.ts'
+import type { PullDesk } from './runtime/pull-desk.ts'
 import { Scheduler } from './scheduler.ts'
 import { decodeBody, inTime } from './schema.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, TaskInfo, When } from './task.ts'
@@ -56,6 +58,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   readonly #parts: TopicParts
   readonly #order = new InOrder()
   #scheduler: Scheduler<In>
+  #desk: PullDesk | null = null
 
   constructor(definition: TopicDefinition<In, Out>, parts: TopicParts) {
     this.name = definition.name
@@ -325,6 +328,41 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   ): Consumer {
     const performer = performBatch(handler as BatchHandler<Out>)
     return startConsumer(() => this.#definition, this.#parts, handler, performer, options, true)
+  }
+
+  /** @internal As a stream of which each task is checked by itself. */
+  scheduleLenient: Scheduler<In>['lenient'] = async (pieces, onRefused, onScheduled) => {
+    this.#parts.checkOpen()
+    this.#bring()
+    await this.#onceCreated(() => this.#scheduler.lenient(pieces, onRefused, onScheduled))
+  }
+
+  /** @internal For how long the oldest due task has waited to be taken. */
+  async overdueMs(): Promise<number> {
+    const { store } = this.#parts
+    const query = {
+      state: 'pending',
+      tag: null,
+      prefix: null,
+      dueFromMs: 0,
+      dueToMs: LAST_INSTANT_MS,
+    } as const
+    const [nowMs, [first]] = await Promise.all([
+      store.nowMs(),
+      store.list(this.name, { ...query, limit: 1, after: null }),
+    ])
+    return first === undefined ? 0 : Math.max(0, nowMs - first.ringMs)
+  }
+
+  /** @internal */
+  get waitingClaims(): number {
+    return this.#desk?.waitingCount ?? 0
+  }
+
+  /** @internal Where tasks are pulled by whoever is not in this process. */
+  get desk(): PullDesk {
+    this.#parts.checkOpen()
+    return (this.#desk ??= openDesk(this.name, this.#parts))
   }
 
   readonly dead = {

@@ -2,6 +2,7 @@ import type { Clock } from './clock.ts'
 import type { Cluster } from './cluster/cluster.ts'
 import type { Announcer } from './events.ts'
 import type { Logger } from './logger.ts'
+import type { Meter } from './meter.ts'
 import type { Random } from './random.ts'
 import type { Governor } from './runtime/governor.ts'
 import type { TaskStore } from './store.ts'
@@ -15,6 +16,7 @@ export interface TopicParts {
   readonly random: Random
   readonly logger: Logger
   readonly announcer: Announcer
+  readonly meter: Meter
   readonly settings: TopicSettings
   readonly cluster: Cluster
   readonly governor: Governor

@@ -117,6 +117,11 @@ export class Cluster {
     }
   }
 
+  /** Nodes that are alive, this one included. */
+  get nodeCount(): number {
+    return Math.max(1, this.#members.alive.length)
+  }
+
   shareOf(topic: string): Share {
     return this.#shares.shareOf(topic)
   }

@@ -99,12 +99,27 @@ export class ShardedLedger implements Ledger {
     return this.#of(place.cell).begin(topic, place, stamp)
   }
 
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
-    return this.#spread(places, (shard, some) => shard.extend(topic, some, stamp, leaseMs))
+  /** Each database counts its own: the session of one cell says nothing in another. */
+  sessionOf(cell: number): number {
+    return this.#of(cell).sessionOf(cell)
   }
 
-  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
-    return this.#spread(settlements, (shard, some) => shard.settle(topic, some))
+  extend(
+    topic: string,
+    places: readonly Place[],
+    stamp: number,
+    leaseMs: number,
+    session?: number,
+  ): Promise<Extended[]> {
+    return this.#spread(places, (shard, some) => shard.extend(topic, some, stamp, leaseMs, session))
+  }
+
+  settle(
+    topic: string,
+    settlements: readonly LedgerSettlement[],
+    session?: number,
+  ): Promise<LedgerSettled[]> {
+    return this.#spread(settlements, (shard, some) => shard.settle(topic, some, session))
   }
 
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {

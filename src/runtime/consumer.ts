@@ -13,6 +13,7 @@ import { HeldClaim, type HeldTask, type SentClaim } from './held.ts'
 import { Puller, type PullerHost } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
 import { Room } from './room.ts'
+import { UnansweredClaims } from './unanswered-claims.ts'
 import { Worker, type WorkerParts } from './worker.ts'
 
 export interface ConsumerParts<Out> extends WorkerParts<Out> {
@@ -32,7 +33,7 @@ export interface StopReport {
   readonly released: number
 }
 
-const POISON = 'its lease ran out three times in a row, the last time running alone'
+export const POISON = 'its lease ran out three times in a row, the last time running alone'
 
 const BEGIN_TRIES = 3
 const BEGIN_RETRY_MS = 100
@@ -52,13 +53,13 @@ export class RunningConsumer<Out> implements PullerHost {
   #startsSoon = false
   #givenBackCount = 0
   #recordMs = Number.NEGATIVE_INFINITY
-  /** Claims that failed, by what they were for. */
-  readonly #unanswered = new Map<string, SentClaim>()
+  readonly #unanswered: UnansweredClaims
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
     this.#oneByOne = !parts.batched && parts.guard === null
+    this.#unanswered = new UnansweredClaims(parts.clock)
     this.#room = new Room(
       parts.clock,
       parts.governor,
@@ -158,7 +159,7 @@ export class RunningConsumer<Out> implements PullerHost {
     const at = { topic, cell }
     // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
     this.#worker.renew()
-    const sent = this.#unansweredClaim(cell, from) ?? this.#newClaim(limit, from)
+    const sent = this.#unanswered.take(cell, from) ?? this.#newClaim(limit, from)
     let taken = 0
     let isAnswered = false
     try {
@@ -170,7 +171,7 @@ export class RunningConsumer<Out> implements PullerHost {
       if (taken > 0) this.#accept(new HeldClaim(at, sent, claim, clock.monotonicNow()), from)
       return claim
     } finally {
-      if (!isAnswered) this.#unanswered.set(`${from}/${cell}`, sent)
+      if (!isAnswered) this.#unanswered.keep(cell, sent)
       // A suspect keeps its reservation until it has started.
       if (from === 'lanes' || taken === 0) this.#room.claimed(limit, taken)
       this.#room.offer()
@@ -186,17 +187,6 @@ export class RunningConsumer<Out> implements PullerHost {
     const { leaseMs, mergeMs } = settings()
     const request = { req: random.uniqueId(), limit, leaseMs, from, wholePrefixes: mergeMs > 0 }
     return { request, sentMs: clock.monotonicNow() }
-  }
-
-  /**
-   * The last claim of this cell may have taken effect and only its answer be lost: its request is repeated, and
-   * brings what it took. After a lease that is of no use: the tasks are rescued by then.
-   */
-  #unansweredClaim(cell: number, from: 'lanes' | 'suspects'): SentClaim | null {
-    const sent = this.#unanswered.get(`${from}/${cell}`)
-    if (sent === undefined) return null
-    this.#unanswered.delete(`${from}/${cell}`)
-    return this.#parts.clock.monotonicNow() < sent.sentMs + sent.request.leaseMs ? sent : null
   }
 
   /** What one puller heard of the timetable's clock, the others need not find out. */

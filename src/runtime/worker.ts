@@ -12,6 +12,7 @@ import { durationText } from '../duration.ts'
 import { TocsinError } from '../errors.ts'
 import type { Announcer } from '../events.ts'
 import type { Logger } from '../logger.ts'
+import type { Meter } from '../meter.ts'
 import type { Random } from '../random.ts'
 import type { Decoded } from '../schema.ts'
 import type { DeadCause, Task } from '../task.ts'
@@ -36,6 +37,7 @@ export interface WorkerParts<Out> {
   readonly random: Random
   readonly logger: Logger
   readonly announcer: Announcer
+  readonly meter: Meter
   /** In force right now. */
   readonly settings: () => Settings
   readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
@@ -309,7 +311,7 @@ export class Worker<Out> {
 
   /** Null: not to be started, and dealt with. */
   #admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
-    const { clock, settings, decode, topic } = this.#parts
+    const { clock, settings, decode, topic, meter } = this.#parts
     const { leaseMs, late } = settings()
     const nowMs = clock.monotonicNow()
     // Past its lease the task may be somebody else's: then giving it back is stale and changes nothing. Cancelled or
@@ -320,10 +322,13 @@ export class Worker<Out> {
     const tooLate = lateOutcome(late, behindMs)
     if (tooLate !== null) return this.#conclude(held, tooLate)
     this.#watchObjective(held, behindMs)
-    const admit = (decoded: Decoded<Out>) =>
-      'problem' in decoded
-        ? this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
-        : { held, task: taskFor(topic, held, decoded.payload, firedMs) }
+    const admit = (decoded: Decoded<Out>) => {
+      if ('problem' in decoded)
+        return this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
+      const task = taskFor(topic, held, decoded.payload, firedMs)
+      meter.fired(topic, task.latenessMs)
+      return { held, task }
+    }
     const decoded = decode(held.entry.body)
     if (!(decoded instanceof Promise)) return admit(decoded)
     // A schema that takes its time is under the handler's timeout.
@@ -369,7 +374,10 @@ export class Worker<Out> {
     this.#forget(held)
     this.#room.unrecorded = this.#settler.backlog
     if (answer === 'stale') this.staleCount++
-    else this.#announce(held, outcome)
+    else {
+      this.#parts.meter.settled(this.#parts.topic, outcome.kind)
+      this.#announce(held, outcome)
+    }
     this.#room.offer()
   }
 

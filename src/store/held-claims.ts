@@ -13,6 +13,10 @@ export interface StoreClaim {
   readonly keys: Set<string>
   /** Monotonic: nobody trusts it after this. */
   leaseEndMs: number
+  /** Of keys that were prolonged by themselves: when each of their leases ends. */
+  readonly apart: Map<string, number>
+  /** The leases of its keys are no longer one: the timetable, which has one for all of them, must not prolong it. */
+  isParted: boolean
   /** Nobody else can have it before this: counted from before the ledger was asked. */
   sureUntilMs: number
   /** Keys whose lease could not be prolonged with the others'; each calls off that its holder is told. */
@@ -71,6 +75,8 @@ export class HeldClaims {
       keys: new Set(keys),
       // From when the ledger has answered: nobody is rescued whom the ledger still trusts.
       leaseEndMs: this.#clock.monotonicNow() + leaseMs,
+      apart: new Map(),
+      isParted: false,
       sureUntilMs: askedMs + leaseMs,
       behind: new Map(),
       ownLocks: new Set(),
@@ -101,8 +107,10 @@ export class HeldClaims {
     const tellInMs = Math.max(0, claim.sureUntilMs - leaseMs * TOLD_BEFORE - nowMs)
     for (const [i, key] of keys.entries()) {
       if (!claim.keys.has(key)) continue
-      if (answers[i] === 'extended') this.#caughtUp(claim, key)
-      else if (answers[i] === 'stale') {
+      if (answers[i] === 'extended') {
+        claim.apart.delete(key)
+        this.#caughtUp(claim, key)
+      } else if (answers[i] === 'stale') {
         // Replaced, or somebody else's by now: the trust in the others must not be trust in this one.
         this.settled(claim.at, claim.stamp, key)
         this.#doubts.doubtful(claim, key)
@@ -114,19 +122,48 @@ export class HeldClaims {
     this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
   }
 
-  /** Claims of the cell whose lease is over. */
-  expired(at: CellAddress, steadyMs: number): StoreClaim[] {
+  /**
+   * Only these of its keys were asked for, each by whoever bears it: the leases of the others end when they would have.
+   * True: that was all of them, and the claim is still one.
+   */
+  prolonged(
+    claim: StoreClaim,
+    keys: readonly string[],
+    answers: readonly Extended[],
+    leaseMs: number,
+  ): boolean {
+    // Settled meanwhile, all of it.
+    if (this.of(claim.at, claim.req) !== claim) return false
+    const nowMs = this.#clock.monotonicNow()
+    const extended = new Set<string>()
+    for (const [i, key] of keys.entries()) {
+      if (!claim.keys.has(key)) continue
+      if (answers[i] === 'extended') extended.add(key)
+      else if (answers[i] === 'stale') this.settled(claim.at, claim.stamp, key)
+    }
+    if (extended.size === 0) return false
+    this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
+    for (const key of extended) claim.apart.set(key, nowMs + leaseMs)
+    claim.isParted ||= extended.size < claim.keys.size
+    return !claim.isParted
+  }
+
+  /** Claims of the cell of which some keys' leases are over, with these. */
+  expired(at: CellAddress, steadyMs: number): { readonly claim: StoreClaim; readonly keys: string[] }[] {
     const claims = this.#byCell.get(cellName(at))
     if (claims === undefined) return []
-    // One that is being extended may live on: what the ledger says to that comes first.
-    return [...claims].filter(({ leaseEndMs, extending }) => leaseEndMs <= steadyMs && extending === 0)
+    return [...claims].flatMap((claim) => {
+      // One that is being extended may live on: what the ledger says to that comes first.
+      if (claim.extending > 0 || firstEndMs(claim) > steadyMs) return []
+      return { claim, keys: [...claim.keys].filter((key) => endMsOf(claim, key) <= steadyMs) }
+    })
   }
 
   /** When the first lease of the cell ends; null when none is held. What is being extended is not looked at meanwhile. */
   nextEndMs(at: CellAddress): number | null {
     let endMs = Number.POSITIVE_INFINITY
-    for (const { leaseEndMs, extending } of this.#byCell.get(cellName(at)) ?? [])
-      if (extending === 0) endMs = Math.min(endMs, leaseEndMs)
+    for (const claim of this.#byCell.get(cellName(at)) ?? [])
+      if (claim.extending === 0) endMs = Math.min(endMs, firstEndMs(claim))
     return finiteOrNull(endMs)
   }
 
@@ -143,6 +180,7 @@ export class HeldClaims {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
       claim.keys.delete(key)
+      claim.apart.delete(key)
       this.#caughtUp(claim, key)
       if (claim.keys.size === 0) this.remove(claim)
       return
@@ -152,11 +190,21 @@ export class HeldClaims {
   /** All of it is settled. */
   remove(claim: StoreClaim): void {
     this.#stamps.free(claim.at, claim.stamp, claim.req)
-    this.lost(claim)
+    this.#forget(claim)
   }
 
-  /** Nobody settled it in time. Its holder may still speak, so that its stamp stays its own for a while. */
-  lost(claim: StoreClaim): void {
+  /** Nobody settled these in time. Their holder may still speak, so that the stamp stays its own for a while. */
+  lost(claim: StoreClaim, keys: readonly string[]): void {
+    for (const key of keys) {
+      claim.keys.delete(key)
+      claim.apart.delete(key)
+      claim.behind.get(key)?.()
+      claim.behind.delete(key)
+    }
+    if (claim.keys.size === 0) this.#forget(claim)
+  }
+
+  #forget(claim: StoreClaim): void {
     for (const callOff of claim.behind.values()) callOff()
     claim.behind.clear()
     this.#byRequest.delete(nameOf(claim.at, claim.req))
@@ -186,6 +234,15 @@ export class HeldClaims {
     claim.behind.delete(key)
     this.#doubts.limited(claim, key, null)
   }
+}
+
+function endMsOf({ apart, leaseEndMs }: StoreClaim, key: string): number {
+  return apart.get(key) ?? leaseEndMs
+}
+
+/** When the first of its leases ends. */
+function firstEndMs({ keys, apart, leaseEndMs }: StoreClaim): number {
+  return Math.min(...apart.values(), apart.size < keys.size ? leaseEndMs : Number.POSITIVE_INFINITY)
 }
 
 export function placesOfClaim({ at, keys }: StoreClaim): Place[] {

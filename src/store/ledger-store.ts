@@ -1,14 +1,14 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
-import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
+import type { ClaimVerdict, Extended, Ledger, LedgerSettled } from '../ledger.ts'
 import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
 import { isNear } from '../runtime/loader.ts'
 import { Sparing } from '../runtime/sparing.ts'
-import type { LedgerDoor, StoreTransaction, TaskStore, TopicAudit, Transact } from '../store.ts'
+import type { ClaimToken, LedgerDoor, StoreTransaction, TaskStore, TopicAudit, Transact } from '../store.ts'
 import type {
   Books,
   CancelAnswer,
@@ -285,7 +285,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         'ledger-unavailable',
         'extend: somebody else has a transaction open on this task; its lease could not be prolonged yet',
       )
-    await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    if (!claim.isParted) await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
 
@@ -299,6 +299,68 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     )
     await this.#tellSettled(at, settlements, answers)
     return answers.map(({ answer }) => answer)
+  }
+
+  sessionOf(cell: number): number {
+    return this.#parts.ledger.sessionOf(cell)
+  }
+
+  /**
+   * A timetable of this process alone hears nothing of what is settled through others: it would hold a task for as long as
+   * its lease was to last, though it waits again. It lets go, and what the ledger is looked at for brings it back.
+   */
+  async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
+    if (!this.#residences.isLookedAt) return
+    const settlements = keys.map((key) => ({ key, stamp, outcome: DONE }))
+    await this.#told(this.#table.settle(at, settlements))
+  }
+
+  async settleFor(
+    session: number,
+    at: CellAddress,
+    settlements: readonly Settlement[],
+  ): Promise<SettleAnswer[]> {
+    const { ledger } = this.#parts
+    const { topic, cell } = at
+    const answers = await ledger.settle(
+      topic,
+      settlements.map((one) => ({ ...one, cell })),
+      session,
+    )
+    const isOurs = session === this.sessionOf(cell)
+    // Another process may have given the same stamp: it is nothing to our own claims.
+    if (isOurs) await this.#tellSettled(at, settlements, answers)
+    else if (this.#isRungHere(topic)) await this.#tellTable(at, settlements, answers)
+    // One that was prolonged by itself waits in the timetable for the end of its lease, and nobody holds it there.
+    const back = answers.flatMap(({ hint }, i) =>
+      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#isNear(topic, hint) ? [hint] : [],
+    )
+    if (back.length > 0 && this.#isRungHere(topic)) await this.#told(this.#table.put(topic, back, 'lower'))
+    return answers.map(({ answer }) => answer)
+  }
+
+  /**
+   * The timetable has one lease for all of a claim, and is told of it only where all of it was prolonged: one that nobody
+   * prolongs would otherwise be held there for as long as another is. So its lease ends, the others ring in vain, and
+   * then at the end of their own.
+   */
+  async extendFor(
+    { session, req, stamp }: ClaimToken,
+    at: CellAddress,
+    keys: readonly string[],
+    leaseMs: number,
+  ): Promise<Extended[]> {
+    const { ledger } = this.#parts
+    const places = keys.map((key) => ({ key, cell: at.cell }))
+    const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session)
+    const claim = session === this.sessionOf(at.cell) ? this.#held.of(at, req) : undefined
+    // Of another process, or prolonged through one before: nobody here watches over its lease.
+    if (claim?.stamp !== stamp) return asking()
+    claim.extending++
+    const answers = await asking().finally(() => claim.extending--)
+    if (this.#held.prolonged(claim, keys, answers, leaseMs))
+      await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    return answers
   }
 
   get(topic: string, place: Place): Promise<EntryView | null> {
@@ -368,6 +430,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     return audits
   }
 
+  loaderLagMs(topic: string): number | null {
+    const untilMs = this.#residences.fillerOf(topic)?.loadedUntilMs
+    if (untilMs === undefined || !Number.isFinite(untilMs)) return null
+    return Math.max(0, this.#parts.ledger.clockMs() - untilMs)
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     this.#held.close()
@@ -424,12 +492,20 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     settlements: readonly Settlement[],
     answers: readonly LedgerSettled[],
   ): Promise<void> {
+    await this.#tellTable(at, settlements, answers)
+    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
+  }
+
+  async #tellTable(
+    at: CellAddress,
+    settlements: readonly Settlement[],
+    answers: readonly LedgerSettled[],
+  ): Promise<void> {
     const told = settlements.map((one, i) => afterwards(one, answers[i]))
     const again = answers.flatMap(({ hint }, i) =>
       hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
     )
     await this.#tellAll([this.#table.settle(at, told), ...this.#putting(at.topic, again)])
-    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
   }
 
   /** By our own claims where we have any: the timetable's last longer. */
@@ -460,16 +536,17 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const poisoned: string[] = []
     let rescued = 0
     let spread = random.fraction()
-    for (const claim of this.#held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
+    for (const { claim, keys } of this.#held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
       const { stamp } = claim
-      const lost = [...claim.keys].map((key) => {
+      const lost = keys.map((key) => {
         spread = nextSpread(spread)
         return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
       })
       const answers = await ledger.settle(at.topic, lost)
-      this.#held.lost(claim)
+      this.#held.lost(claim, keys)
       const hints = answers.flatMap(({ hint }) => hint ?? [])
-      // Not the stale ones: they were replaced, or settled just now, and what the timetable has of them is newer.
+      // Not the stale ones: they were replaced, settled just now, or prolonged through another process, and what the
+      // timetable has of them is newer.
       const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
       await this.#tellAll([table.drop(at.topic, gone), ...this.#putting(at.topic, hints)])
       rescued += hints.length

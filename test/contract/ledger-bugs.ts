@@ -3,7 +3,7 @@
  * nothing but the port: it can be planted into any adapter.
  */
 import type { ClaimVerdict, Ledger, LedgerSettlement } from '../../src/ledger.ts'
-import type { ClaimedTask, Hint } from '../../src/timetable.ts'
+import type { ClaimedTask, Hint, Place } from '../../src/timetable.ts'
 
 export interface LedgerBug {
   readonly name: string
@@ -169,6 +169,35 @@ export const ledgerBugs: readonly LedgerBug[] = [
               topic,
               settlements.map((one) => ({ ...one, stamp: stamps.get(one.key) ?? one.stamp })),
             ),
+        })
+    },
+  },
+  {
+    name: 'settle and extend ignore the session: every claim is its own',
+    caughtBy: 'bearing: under the session of somebody else, whatever it says is stale and changes nothing',
+    plant: simply((sound) => ({
+      extend: (topic, places, stamp, leaseMs) => sound.extend(topic, places, stamp, leaseMs),
+      settle: (topic, settlements) => sound.settle(topic, settlements),
+    })),
+  },
+  {
+    name: 'extend prolongs all of the claim, whoever was named',
+    caughtBy: 'bearing: only what is named is extended: the others of the claim end when they would have',
+    plant: () => {
+      const claimed = new Map<number, Map<string, Place>>()
+      return (sound) =>
+        wrapLedger(sound, {
+          claim(topic, request, places) {
+            const known = claimed.get(request.stamp) ?? new Map<string, Place>()
+            claimed.set(request.stamp, known)
+            for (const place of places) known.set(place.key, place)
+            return sound.claim(topic, request, places)
+          },
+          async extend(topic, places, stamp, leaseMs, session) {
+            const all = [...(claimed.get(stamp)?.values() ?? [])]
+            await sound.extend(topic, all, stamp, leaseMs, session)
+            return sound.extend(topic, places, stamp, leaseMs, session)
+          },
         })
     },
   },

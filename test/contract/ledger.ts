@@ -3,6 +3,7 @@
  * broken ones, to see that they see. After each case the books must balance, whatever it was about.
  */
 import { describe, it } from 'vitest'
+import { bearing } from './ledger/bearing.ts'
 import { bookkeeping } from './ledger/bookkeeping.ts'
 import { changing } from './ledger/changing.ts'
 import { claiming } from './ledger/claiming.ts'
@@ -20,6 +21,7 @@ export const ledgerCases: readonly LedgerCase[] = [
   ...scheduling,
   ...claiming,
   ...settling,
+  ...bearing,
   ...changing,
   ...loading,
   ...looking,

@@ -85,6 +85,7 @@ export async function openPostgresLedger(
     return opened.length === 1 ? (opened[0] as Ledger) : new ShardedLedger(opened)
   }
   let sound = await open()
+  const others: Ledger[] = []
   await setClock()
   let ledger = plant(sound)
   return {
@@ -97,13 +98,18 @@ export async function openPostgresLedger(
       nowMs += Math.ceil(ms)
       await setClock()
     },
+    async another() {
+      const other = await open()
+      others.push(other)
+      return other
+    },
     async reopen() {
       await sound.close()
       sound = await open()
       ledger = plant(sound)
     },
     async close() {
-      await sound.close()
+      await Promise.all([sound, ...others].map((one) => one.close()))
       for (const url of urls) await server.dropDatabase(url)
     },
   }

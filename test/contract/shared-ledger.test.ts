@@ -18,6 +18,7 @@ async function openShared(): Promise<LedgerHarness> {
     async advance(ms) {
       clock.moveTo(clock.monotonicNow() + ms)
     },
+    another: async () => server.connect(),
     async reopen() {
       ledger.crash()
       ledger = server.connect()

@@ -1,7 +1,7 @@
 /**
  * House rule 'one way': imports in src/ point one way, from what runs to what is pure.
  *
- *   pure  <-  ports  <-  adapters, runtime  <-  store, cluster  <-  face  <-  testing
+ *   pure  <-  ports  <-  adapters, runtime  <-  store, cluster  <-  face  <-  testing, server  <-  cli
  *
  * A file may import its own layer and those that its layer lists. Whoever adds a folder adds a row, or the test
  * that reads this table is red.
@@ -10,6 +10,9 @@ type Layer = { files: RegExp; mayImport: string[] }
 
 /** The first row that matches a path is its layer. */
 const LAYERS: Record<string, Layer> = {
+  cli: { files: /^src\/cli\//, mayImport: ['pure', 'ports', 'face', 'server', 'client'] },
+  server: { files: /^src\/server(\/|\.ts$)/, mayImport: ['pure', 'ports', 'runtime', 'face'] },
+  client: { files: /^src\/client(\/|\.ts$)/, mayImport: ['pure', 'ports', 'face'] },
   testing: {
     files: /^src\/testing\//,
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster', 'face'],
@@ -20,11 +23,11 @@ const LAYERS: Record<string, Layer> = {
   runtime: { files: /^src\/runtime\//, mayImport: ['pure', 'ports'] },
   face: {
     files:
-      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|topic-settings|scheduler|consume|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
+      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|topic-settings|scheduler|consume|pull|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster'],
   },
   ports: {
-    files: /^src\/(timetable|ledger|store|board|card-rack|cursor|list-position|new-entry|ring-time)\.ts$/,
+    files: /^src\/(timetable|ledger|store|board|meter|card-rack|cursor|list-position|new-entry|ring-time)\.ts$/,
     mayImport: ['pure'],
   },
   pure: { files: /^src\/[^/]+\.ts$/, mayImport: [] },

@@ -31,7 +31,9 @@ export function recordedLedger(
 ): Ledger {
   const { recorder, world, holdings, life } = witness
   const tell = (told: Told) => recorder.tell(told)
-  const tokenOf = (cell: number, stamp: number) => `${session}/${cell}/${stamp}`
+  /** Who has the token of another process's claim speaks for that. */
+  const tokenOf = (cell: number, stamp: number, of?: number) =>
+    `${of === undefined ? session : `s${of}`}/${cell}/${stamp}`
 
   const wrote = (told: ToldWrite) => {
     if (!['kept', 'in-flight'].includes(told.outcome)) holdings.freed(told.key)
@@ -49,11 +51,15 @@ export function recordedLedger(
     answers.map(({ outcome, hint }, i) =>
       write(life, 'replay', (places[i] as Place).key, outcome, { dueMs: hint?.ringMs ?? null }),
     )
-  const settled = (settlements: readonly LedgerSettlement[], answers: readonly LedgerSettled[]) => {
+  const settled = (
+    settlements: readonly LedgerSettlement[],
+    answers: readonly LedgerSettled[],
+    of?: number,
+  ) => {
     for (const [i, { answer, hint, poison }] of answers.entries()) {
       const { key, cell, stamp, outcome } = settlements[i] as LedgerSettlement
       if (answer === 'settled') holdings.freed(key)
-      const token = tokenOf(cell, stamp)
+      const token = tokenOf(cell, stamp, of)
       tell({ kind: 'settle', life, key, token, outcome, answer, ringMs: hint?.ringMs ?? null })
       if (poison !== undefined) tell({ kind: 'buried', life, key, cause: 'poison' })
     }
@@ -106,24 +112,24 @@ export function recordedLedger(
       tell({ kind: 'begin', life, key: place.key, token: tokenOf(place.cell, stamp), isHeld })
       return isHeld
     },
-    extend: async (topic, places, stamp, leaseMs) => {
+    extend: async (topic, places, stamp, leaseMs, of) => {
       const leaseEndTrueMs = world.nowMs + leaseMs
-      const answers = await ledger.extend(topic, places, stamp, leaseMs)
-      const token = tokenOf(places[0]?.cell ?? -1, stamp)
+      const answers = await ledger.extend(topic, places, stamp, leaseMs, of)
+      const token = tokenOf(places[0]?.cell ?? -1, stamp, of)
       const keys = places.flatMap(({ key }, i) => (answers[i] === 'extended' ? [key] : []))
       holdings.extended(keys, token, leaseEndTrueMs)
       if (keys.length > 0 || !answers.includes('locked'))
         tell({ kind: 'extend', life, token, keys, leaseEndTrueMs })
       return answers
     },
-    settle: async (topic, settlements) => {
+    settle: async (topic, settlements, of) => {
       // One by one: where some of them are locked the call fails, though it took effect for the others.
       const answers: LedgerSettled[] = []
       let failure: unknown = null
       for (const settlement of settlements)
         try {
-          const answer = await ledger.settle(topic, [settlement])
-          settled([settlement], answer)
+          const answer = await ledger.settle(topic, [settlement], of)
+          settled([settlement], answer, of)
           answers.push(...answer)
         } catch (error) {
           failure = error

@@ -124,6 +124,7 @@ export class Servers {
     ledgerClock.heard(this.ledgerClock.now())
     const here: Partial<Ledger> = {
       clockMs: () => ledgerClock.now(),
+      sessionOf: () => session.session,
       within: (tx) => remote(recorded.within(tx), link, TRANSACTION_METHODS, {}),
       listen: (onNear) => {
         const unlisten = session.listen?.((topic) => link.tell(() => onNear(topic)))
@@ -198,6 +199,7 @@ export class Servers {
       clock,
       readings: new Readings(file, session),
       writer: committer,
+      session,
       transactions: new Transactions(file, ':memory:', session, clock, where),
       where,
       close: () => committer.drained(),

@@ -123,7 +123,14 @@ export class PostgresLedger implements Ledger {
   ): Promise<LedgerRescheduled[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerRescheduled>(
-      { topic, name: `reschedule/${when.kind}/${when.ms}/${quantumMs}`, way: 'write', isRepeatable: false },
+      // By the millisecond it has a name of its own every time.
+      {
+        topic,
+        name: `reschedule/${when.kind}/${when.ms}/${quantumMs}`,
+        isPassing: true,
+        way: 'write',
+        isRepeatable: false,
+      },
       places,
       (speaker, of, items) => writes.reschedule(speaker, of, items, when, quantumMs),
     )
@@ -165,21 +172,36 @@ export class PostgresLedger implements Ledger {
     }
   }
 
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
-    const { writes } = this.#parts
+  sessionOf(_cell: number): number {
+    return this.#parts.writes.session
+  }
+
+  extend(
+    topic: string,
+    places: readonly Place[],
+    stamp: number,
+    leaseMs: number,
+    session = this.#parts.writes.session,
+  ): Promise<Extended[]> {
+    const writes = this.#parts.writes.as(session)
     return this.#batched<ExtendItem, Extended>(
-      { topic, name: 'extend', way: 'extend', isRepeatable: true },
+      { topic, ...this.#spokenAs('extend', session), way: 'extend', isRepeatable: true },
       places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs })),
       (speaker, of, some) => writes.extend(speaker, of, some),
     )
   }
 
   /** A key may come twice: the second time it is found settled. */
-  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
+  settle(
+    topic: string,
+    settlements: readonly LedgerSettlement[],
+    session = this.#parts.writes.session,
+  ): Promise<LedgerSettled[]> {
+    const writes = this.#parts.writes.as(session)
     return this.#batched<LedgerSettlement, LedgerSettled>(
-      { topic, name: 'settle', way: 'settle', isRepeatable: true },
+      { topic, ...this.#spokenAs('settle', session), way: 'settle', isRepeatable: true },
       settlements,
-      (speaker, of, items) => this.#settle(speaker, of, items),
+      (speaker, of, items) => this.#settle(writes, speaker, of, items),
     )
   }
 
@@ -341,11 +363,12 @@ export class PostgresLedger implements Ledger {
   }
 
   async #settle(
+    writes: Writes,
     speaker: Speaker,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
   ): Promise<LedgerSettled[]> {
-    const answers = await this.#parts.writes.settle(speaker, topic, settlements)
+    const answers = await writes.settle(speaker, topic, settlements)
     const waiting: Waiting[] = []
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
@@ -357,13 +380,18 @@ export class PostgresLedger implements Ledger {
       )
       return new Later(later) as unknown as LedgerSettled
     })
-    if (waiting.length > 0) void this.#settleLater(speaker, topic, waiting)
+    if (waiting.length > 0) void this.#settleLater(writes, speaker, topic, waiting)
     return all
   }
 
   /** Somebody's transaction is at them. The deadline of the call ends this: each round is a statement of it. */
-  async #settleLater(speaker: Speaker, topic: TopicName, waiting: readonly Waiting[]): Promise<void> {
-    const { writes, clock } = this.#parts
+  async #settleLater(
+    writes: Writes,
+    speaker: Speaker,
+    topic: TopicName,
+    waiting: readonly Waiting[],
+  ): Promise<void> {
+    const { clock } = this.#parts
     let open = waiting
     try {
       while (open.length > 0) {
@@ -381,6 +409,11 @@ export class PostgresLedger implements Ledger {
     }
   }
 
+  /** A statement speaks for one session; those of other processes come and go. */
+  #spokenAs(name: string, session: number): Pick<Batching, 'name' | 'isPassing'> {
+    return session === this.#parts.writes.session ? { name } : { name: `${name}/${session}`, isPassing: true }
+  }
+
   #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
     const kinds = this.#kindsOf(of, work)
     return this.#parts.runs.add(items, ({ cell }) => kinds[cell & (LANES - 1)] as RunKind<I, A>)
@@ -396,8 +429,7 @@ export class PostgresLedger implements Ledger {
       const topic = await this.#topicOf(of)
       return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
     })
-    // A reschedule by the millisecond has a name of its own every time.
-    if (!of.name.startsWith('reschedule')) this.#kinds.set(name, kinds as readonly RunKind<never, unknown>[])
+    if (of.isPassing !== true) this.#kinds.set(name, kinds as readonly RunKind<never, unknown>[])
     return kinds
   }
 
@@ -448,6 +480,8 @@ interface Batching {
   readonly topic: string
   /** What goes together in one statement. */
   readonly name: string
+  /** Few calls will have this name: it is not worth keeping. */
+  readonly isPassing?: boolean
   /** Steps of one way keep their order; those of different ways do not wait for each other. */
   readonly way: 'write' | 'claim' | 'extend' | 'settle'
   readonly isRepeatable: boolean

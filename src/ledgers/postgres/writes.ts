@@ -65,6 +65,11 @@ export class Writes {
     this.session = session
   }
 
+  /** Who has the token of a claim of another process speaks for that. */
+  as(session: number): Writes {
+    return session === this.session ? this : new Writes(session)
+  }
+
   async schedule(
     speaker: Speaker,
     topic: TopicName,

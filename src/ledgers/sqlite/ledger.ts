@@ -40,10 +40,14 @@ export interface SqliteParts {
   readonly clock: Clock
   readonly readings: Readings
   readonly writer: Writer
+  /** Of this opening of the file. */
+  readonly session: number
   readonly transactions: Transactions
   readonly where: string
   readonly close: () => Promise<void>
 }
+
+const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
 /** What a step takes, but for the moment, which every one takes last. */
 type StepArgs<N extends StepName> = Parameters<Transitions[N]> extends [...infer Args, Moment] ? Args : never
@@ -87,11 +91,27 @@ export class SqliteLedger implements Ledger {
     return this.#write('begin', topic, place, stamp)
   }
 
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
+  sessionOf(_cell: number): number {
+    return this.#parts.session
+  }
+
+  extend(
+    topic: string,
+    places: readonly Place[],
+    stamp: number,
+    leaseMs: number,
+    session = this.#parts.session,
+  ): Promise<Extended[]> {
+    if (this.#isOver(session)) return Promise.resolve(places.map(() => 'stale'))
     return this.#write('extend', topic, places, stamp, leaseMs)
   }
 
-  settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
+  settle(
+    topic: string,
+    settlements: readonly LedgerSettlement[],
+    session = this.#parts.session,
+  ): Promise<LedgerSettled[]> {
+    if (this.#isOver(session)) return Promise.resolve(settlements.map(() => STALE))
     return this.#write('settle', topic, settlements)
   }
 
@@ -162,6 +182,11 @@ export class SqliteLedger implements Ledger {
 
   async close(): Promise<void> {
     await this.#parts.close()
+  }
+
+  /** One process has the file at a time: what another session held was nobody's when this one began. */
+  #isOver(session: number): boolean {
+    return session !== this.#parts.session
   }
 
   /** At the moment at which it was asked for: what waits in between makes leases shorter, never longer. */

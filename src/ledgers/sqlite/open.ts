@@ -62,6 +62,7 @@ export function openSqlite(
       clock,
       readings: new Readings(connection, session),
       writer,
+      session,
       transactions,
       where,
       close: async () => {

@@ -35,6 +35,8 @@ export interface LedgerHarness {
   readonly isShared?: boolean
   /** The ledger's clocks move on by at least `ms`: virtually, or by waiting. */
   advance(ms: number): Promise<void>
+  /** Another process opens it, too, until the harness is closed. Undefined where only one may. */
+  another?(): Promise<Ledger>
   /** The process ends without a word, and a new one opens the same ledger. */
   reopen(): Promise<void>
   close(): Promise<void>

@@ -96,14 +96,30 @@ export class SharedSession implements Ledger {
     return this.#write(topic, 'begin', (statement) => begin(statement, place, stamp))
   }
 
-  extend(topic: string, places: readonly Place[], stamp: number, leaseMs: number): Promise<Extended[]> {
-    return this.#write(topic, 'extend', (statement) => extend(statement, places, stamp, leaseMs))
+  sessionOf(_cell: number): number {
+    return this.session
+  }
+
+  extend(
+    topic: string,
+    places: readonly Place[],
+    stamp: number,
+    leaseMs: number,
+    session = this.session,
+  ): Promise<Extended[]> {
+    return this.#write(topic, 'extend', (statement) =>
+      extend({ ...statement, session }, places, stamp, leaseMs),
+    )
   }
 
   /** What is not locked is settled, though the call fails because of the rest: it may be repeated. */
-  async settle(topic: string, settlements: readonly LedgerSettlement[]): Promise<LedgerSettled[]> {
+  async settle(
+    topic: string,
+    settlements: readonly LedgerSettlement[],
+    session = this.session,
+  ): Promise<LedgerSettled[]> {
     const answers = await this.#write(topic, 'settle', (statement) =>
-      settlements.map((settlement) => settleOne(statement, settlement)),
+      settlements.map((settlement) => settleOne({ ...statement, session }, settlement)),
     )
     const settled = answers.filter((answer) => answer !== null)
     if (settled.length === answers.length) return settled

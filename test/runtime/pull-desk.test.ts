@@ -1,0 +1,204 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { TocsinError } from '../../src/errors.ts'
+import type { PullDesk, PulledTask } from '../../src/runtime/pull-desk.ts'
+import type { TaskStore } from '../../src/store.ts'
+import { TestTocsin } from '../../src/testing/test-tocsin.ts'
+import { VirtualClock } from '../../src/testing/virtual-clock.ts'
+import type { Timetable } from '../../src/timetable.ts'
+import type { TopicConfig } from '../../src/config.ts'
+
+const LEASE_MS = 10_000
+const START_MS = Date.UTC(2026, 0, 1)
+const never = new AbortController().signal
+
+const opened: TestTocsin[] = []
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((toc) => toc.close()))
+})
+
+function deskOf(config: TopicConfig = {}, wrap?: (timetable: Timetable) => TaskStore) {
+  const toc = new TestTocsin(new VirtualClock(START_MS), 5, wrap)
+  opened.push(toc)
+  const topic = toc.topic('pulled', config)
+  const { desk } = toc.handle('pulled')
+  /** Answers what comes within `waitMs`, letting time pass. */
+  const pull = async (waitMs = 0, limit = 100): Promise<PulledTask[]> => {
+    const pulled = desk.claim(limit, LEASE_MS, waitMs, never)
+    await toc.advance(waitMs)
+    return pulled
+  }
+  return { toc, topic, desk, pull }
+}
+
+const borne = (tasks: readonly PulledTask[]) => tasks.map(({ key, token }) => ({ key, token }))
+const end = (desk: PullDesk, tasks: readonly PulledTask[]) =>
+  desk.settle(borne(tasks).map((one) => ({ ...one, verdict: { kind: 'done' } })))
+
+describe('whoever asks', () => {
+  it('waits until the time is up, and is answered with nothing', async () => {
+    const { toc, desk } = deskOf()
+    let answer: PulledTask[] | null = null
+    void desk.claim(1, LEASE_MS, 500, never).then((tasks) => (answer = tasks))
+    await toc.advance(499)
+    expect(answer).toBeNull()
+    expect(desk.waitingCount).toBe(1)
+    await toc.advance(1)
+    expect(answer).toEqual([])
+    expect(desk.waitingCount).toBe(0)
+  })
+
+  it('gets a task the moment it falls due, and never before', async () => {
+    const { toc, topic, desk } = deskOf()
+    await topic.schedule({ key: 'a', delay: 1_000, payload: 7 })
+    let answer: PulledTask[] | null = null
+    void desk.claim(1, LEASE_MS, 60_000, never).then((tasks) => (answer = tasks))
+    await toc.advance(999)
+    expect(answer).toBeNull()
+    await toc.advance(1)
+    expect(answer).toMatchObject([
+      { key: 'a', payload: 7, latenessMs: 0, leaseUntil: new Date(START_MS + 11_000) },
+    ])
+    await end(desk, answer as unknown as PulledTask[])
+  })
+
+  it('is woken by what is scheduled meanwhile', async () => {
+    const { toc, topic, desk } = deskOf()
+    const pulled = desk.claim(10, LEASE_MS, 60_000, never)
+    await toc.advance(5_000)
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance(1)
+    expect(await pulled).toMatchObject([{ key: 'a' }])
+    await end(desk, await pulled)
+  })
+
+  it('and goes away leaves its tasks to others at once', async () => {
+    const { toc, topic, desk, pull } = deskOf()
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    const gone = new AbortController()
+    const pulled = desk.claim(1, LEASE_MS, 0, gone.signal)
+    gone.abort()
+    await toc.advance(1)
+    expect(await pulled).toEqual([])
+    const [task] = await pull(10)
+    expect(task).toMatchObject({ key: 'a', deliveries: 1 })
+    await end(desk, [task as PulledTask])
+  })
+
+  it('gets no more than was asked for, first come first served', async () => {
+    const { toc, topic, desk, pull } = deskOf()
+    const first = desk.claim(2, LEASE_MS, 1_000, never)
+    const second = desk.claim(100, LEASE_MS, 1_000, never)
+    await topic.scheduleMany(Array.from({ length: 20 }, (_, n) => ({ key: `k${n}`, delay: 10, payload: n })))
+    await toc.advance(1_000)
+    const [a, b] = [await first, await second]
+    expect(a.length).toBe(2)
+    expect(b.length).toBeGreaterThan(0)
+    const rest = await pull()
+    expect(new Set([...a, ...b, ...rest].map(({ key }) => key)).size).toBe(a.length + b.length + rest.length)
+    await end(desk, [...a, ...b, ...rest])
+  })
+})
+
+describe('the settings of the topic hold here, too', () => {
+  it('late: what is found too late is dropped, or dead, and not handed out', async () => {
+    for (const then of ['drop', 'dead'] as const) {
+      const { toc, topic, desk, pull } = deskOf({ late: { after: '1m', then } })
+      const dead: string[] = []
+      toc.on('dead', ({ cause }) => void dead.push(cause))
+      await topic.schedule({ key: 'old', delay: 0, payload: null })
+      await toc.advance('2m')
+      await topic.schedule({ key: 'new', delay: 0, payload: null })
+      const tasks = await pull(1_000)
+      expect(tasks).toMatchObject([{ key: 'new' }])
+      expect(dead).toEqual(then === 'dead' ? ['late'] : [])
+      await end(desk, tasks)
+    }
+  })
+
+  it('rate: no more in any span, however often somebody asks', async () => {
+    const { toc, topic, desk, pull } = deskOf({ rate: { limit: 5, per: '10s' } })
+    await topic.scheduleMany(Array.from({ length: 12 }, (_, n) => ({ key: `k${n}`, delay: 0, payload: n })))
+    const seen: number[] = []
+    for (let second = 0; second < 30; second++) {
+      const tasks = await pull(0)
+      await end(desk, tasks)
+      seen.push(tasks.length)
+      await toc.advance('1s')
+    }
+    expect(seen.reduce((sum, n) => sum + n)).toBe(12)
+    for (let at = 0; at + 10 <= seen.length; at++)
+      expect(seen.slice(at, at + 10).reduce((sum, n) => sum + n)).toBeLessThanOrEqual(5)
+  })
+
+  it('objective: who is late is told of', async () => {
+    const { toc, topic, desk, pull } = deskOf({ objective: { p99: '1s' } })
+    const late: number[] = []
+    toc.on('late', ({ latenessMs }) => void late.push(latenessMs))
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance('3s')
+    await end(desk, await pull(10))
+    expect(late).toEqual([3_000])
+  })
+})
+
+describe('leases', () => {
+  it('lost three times in a row, the last one alone: poison', async () => {
+    const { toc, topic, pull } = deskOf()
+    const dead: string[] = []
+    toc.on('dead', ({ key, cause }) => void dead.push(`${key} ${cause}`))
+    await topic.schedule({ key: 'killer', delay: 0, payload: null })
+    const handed: number[] = []
+    for (let n = 0; n < 60 && dead.length === 0; n++) {
+      const tasks = await pull(1_000)
+      if (tasks.length > 0) handed.push(tasks.length)
+      await toc.advance('3s')
+    }
+    expect(handed).toEqual([1, 1, 1])
+    expect(dead).toEqual(['killer poison'])
+    expect(await topic.get('killer')).toMatchObject({ state: 'dead', deadCause: 'poison' })
+  })
+
+  it('a claim whose answer was lost is asked for again, and nothing waits for its lease', async () => {
+    let failures = 0
+    const { toc, topic, desk } = deskOf({}, (timetable) =>
+      withClaim(timetable, async (at, request) => {
+        const claim = await timetable.claim(at, request)
+        if (claim.tasks.length > 0 && failures++ === 0) throw new TocsinError('timetable-unavailable', 'lost')
+        return claim
+      }),
+    )
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    const pulled = desk.claim(1, LEASE_MS, 5_000, never)
+    await toc.advance('1s')
+    expect(await pulled).toMatchObject([{ key: 'a', deliveries: 1 }])
+    expect(failures).toBe(2)
+    await end(desk, await pulled)
+  })
+})
+
+it('counts what it hands out, and what becomes of it', async () => {
+  const { topic, desk, pull } = deskOf({ retry: { maxAttempts: 1 } })
+  await topic.scheduleMany(['a', 'b', 'c'].map((key) => ({ key, delay: 0, payload: null })))
+  const tasks = await pull(10)
+  expect(tasks.length).toBe(3)
+  const verdicts = [
+    { kind: 'done' },
+    { kind: 'failed', delayMs: null, error: 'no' },
+    { kind: 'dead', error: 'never' },
+  ] as const
+  const answers = await desk.settle(
+    borne(tasks).map((one, i) => ({ ...one, verdict: verdicts[i] ?? verdicts[0] })),
+  )
+  expect(answers).toEqual(['settled', 'settled', 'settled'])
+  expect(await topic.counts()).toEqual({ pending: 0, due: 0, claimed: 0, dead: 2 })
+})
+
+function withClaim(timetable: Timetable, claim: Timetable['claim']): TaskStore {
+  return new Proxy(timetable, {
+    get: (target, name) => {
+      if (name === 'claim') return claim
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+}
