@@ -17,6 +17,10 @@ import { WorldClock } from './world-clock.ts'
 
 /** After the last fault everything that was held up has this long to come right, and then all is to be done. */
 const HEALING_MS = 50_000
+/** Between two suspects no more than this passes, whatever the one before did. */
+const SUSPECTS_MS = 20_000
+/** However often processes are taken down, and however many suspects there are. */
+const HEALING_MS_MAX = 900_000
 const CLOSING_MS = 60_000
 /**
  * What fell due this long before the end had its time: leases, retries and rescues included. A task that kills takes three
@@ -48,6 +52,8 @@ class World {
   readonly #chance: Chance
   readonly #calamities: Calamities
   readonly #watch: MissingWatch
+  /** When the last one was claimed by itself. */
+  #suspectMs = 0
   /** Whoever looks at the end wants everybody to be there. */
   #isEnding = false
 
@@ -102,6 +108,9 @@ class World {
       callers: this.#callers,
     }
     this.#calamities = new Calamities({ ...parts, chance: this.#chance })
+    this.#recorder.watch((event) => {
+      if (event.kind === 'claim' && event.isAlone) this.#suspectMs = event.trueMs
+    })
     const lookEveryMs = plan.lookMs / 5
     this.#watch = new MissingWatch({ ...parts, calamities: this.#calamities, everyMs: lookEveryMs })
   }
@@ -133,9 +142,13 @@ class World {
     }
   }
 
-  /** What was held up has come right by then. */
+  /**
+   * What was held up has come right by then. After many deaths there are many suspects, which run one by one: while they do,
+   * the others have their turn yet.
+   */
   get #healedMs(): number {
-    return this.#calamities.quietSinceMs + HEALING_MS
+    const healedMs = Math.max(this.#calamities.quietSinceMs + HEALING_MS, this.#suspectMs + SUSPECTS_MS)
+    return Math.min(healedMs, this.#plan.spanMs + this.#plan.aheadMs + HEALING_MS_MAX)
   }
 
   #consume(life: Life, name: string): void {
