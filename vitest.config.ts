@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
@@ -10,6 +11,7 @@ export default defineConfig({
       { find: /^tocsin$/, replacement: here('./src/index.ts') },
       { find: /^tocsin\/(drizzle|kysely|knex|prisma)$/, replacement: here('./src/$1.ts') },
       { find: /^tocsin\/postgres$/, replacement: here('./src/postgres.ts') },
+      { find: /^tocsin\/(client|server)$/, replacement: here('./src/$1.ts') },
       { find: /^tocsin\/redis$/, replacement: here('./src/redis.ts') },
       { find: /^tocsin\/sqlite$/, replacement: here('./src/sqlite.ts') },
       { find: /^tocsin\/testing$/, replacement: here('./src/testing/index.ts') },
@@ -19,6 +21,8 @@ export default defineConfig({
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     // A process per file: the leak check reads what the process holds open, which threads would share.
     pool: 'forks',
+    // Most files wait for servers and clocks more than they compute: two at a time also on two cores.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     setupFiles: ['test/setup/leaks.ts'],
     testTimeout: 20_000,
     restoreMocks: true,

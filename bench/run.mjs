@@ -24,6 +24,7 @@ import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
 import * as cluster from './cluster.mjs'
 import * as embedded from './embedded.mjs'
+import * as http from './http.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
 import * as redis from './redis.mjs'
@@ -31,7 +32,7 @@ import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
 import * as timeoutCenter from './timeout-center.mjs'
 
-const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster]
+const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster, http]
 const RUNS = '5'
 
 const { values } = parse({

@@ -2,8 +2,8 @@
  * 20,000 orders, each with a timer of its own: when its time is up the order is closed, unless it is paid before.
  * On the way 4,000 are due at the same instant, 500 are paid, and one cannot be closed at the first try.
  *
- *   npm start                    in a terminal a live view, into a pipe a line a second
- *   npm start -- --seconds 3     the same in less time
+ *   npm run demo                    in a terminal a live view, into a pipe a line a second
+ *   npm run demo -- --seconds 3     the same in less time
  *
  * The timers are kept in a file. Stop it half-way, or kill it; start it again, and the timers go on.
  */
@@ -19,7 +19,7 @@ const BURST = 4_000
 const PAID = 500
 const FAILING = ORDERS - 1
 
-// `npm start | head`: whoever read has seen enough.
+// `npm run demo | head`: whoever read has seen enough.
 process.stdout.on('error', (error) => process.exit(error.code === 'EPIPE' ? 0 : 1))
 
 const values = readOptions()

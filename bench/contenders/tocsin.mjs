@@ -27,7 +27,7 @@ export async function open(place) {
 }
 
 /** In Redis, by the port of a server; in PostgreSQL, with or without Redis, by addresses; or in a folder. */
-function whereIn(place) {
+export function whereIn(place) {
   if (typeof place === 'number') return { timetable: `redis://127.0.0.1:${place}` }
   if (!place.startsWith('postgres:')) return { ledger: `sqlite:${join(place, 'tocsin.db')}` }
   const [ledger, timetable] = place.split(' ')

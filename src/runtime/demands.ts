@@ -135,8 +135,9 @@ export class Demands implements PullerHost {
 
   /** A suspect is alone in its answer: whoever gets it has nothing else of ours that it could take down. */
   reserveAlone(whenIdle: () => void): boolean {
+    const { governor, rate, clock } = this.#parts
     const demand = this.#mayClaim() ? [...this.#waiting].find(({ isEmpty }) => isEmpty) : undefined
-    if (demand === undefined) {
+    if (demand === undefined || governor.take(1, rate(), clock.monotonicNow()) === 0) {
       this.#idle.add(whenIdle)
       return false
     }

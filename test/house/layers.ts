@@ -27,7 +27,8 @@ const LAYERS: Record<string, Layer> = {
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster'],
   },
   ports: {
-    files: /^src\/(timetable|ledger|store|board|meter|card-rack|cursor|list-position|new-entry|ring-time)\.ts$/,
+    files:
+      /^src\/(timetable|ledger|store|board|meter|card-rack|cursor|list-position|new-entry|ring-time)\.ts$/,
     mayImport: ['pure'],
   },
   pure: { files: /^src\/[^/]+\.ts$/, mayImport: [] },

@@ -54,9 +54,19 @@ describe('the package', () => {
     expect(await node('--no-warnings', '--input-type=commonjs', '-e', script)).toBe('function')
   })
 
-  it('has three runtime dependencies: the client of Redis, types, and SQLite', () => {
+  it('has few runtime dependencies: for the stores, and for the server that only the server loads', () => {
     const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
-    expect(Object.keys(dependencies)).toEqual(['@redis/client', '@standard-schema/spec', 'better-sqlite3'])
+    const forStores = ['@redis/client', '@standard-schema/spec', 'better-sqlite3']
+    const forServer = ['@fastify/swagger', 'ajv', 'commander', 'fastify', 'pino', 'prom-client']
+    expect(Object.keys(dependencies).toSorted()).toEqual([...forStores, ...forServer].toSorted())
+    const files = readdirSync(join(ROOT, 'dist'), { recursive: true, encoding: 'utf8' })
+    const asking = files.filter(
+      (path) =>
+        path.endsWith('.js') &&
+        !/^(server|cli)[/\\]/.test(path) &&
+        importsOf(read(join('dist', path))).some((name) => forServer.some((one) => name.startsWith(one))),
+    )
+    expect(asking).toEqual([])
   })
 
   it('needs no ORM: none is installed with it, and only a door of its own asks for one', () => {
@@ -86,11 +96,13 @@ describe('the package', () => {
       './kysely',
       './knex',
       './prisma',
+      './client',
+      './server',
       './testing',
       './package.json',
     ])
     const orms = ['tocsin/drizzle', 'tocsin/kysely', 'tocsin/knex', 'tocsin/prisma']
-    for (const door of ['tocsin/redis', 'tocsin/sqlite', ...orms]) {
+    for (const door of ['tocsin/redis', 'tocsin/sqlite', 'tocsin/client', 'tocsin/server', ...orms]) {
       const script = `console.log(Object.keys(await import('${door}')).length > 0)`
       expect(await node('--input-type=module', '-e', script)).toBe('true')
     }

@@ -1,0 +1,60 @@
+/** Bulk schedule through the server, as NDJSON over one connection, beside the library's on the same store. */
+import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
+import { FIGURES } from './http-figures.mjs'
+import { idsIn, planOf, rowsOf, withFolder, withRedis } from './queue-suite.mjs'
+import { redisInfo, SETTINGS_TEXT } from './redis-server.mjs'
+
+const SERVER = 'HTTP'
+const LIBRARY = 'library'
+
+const inRedis = { within: withRedis, figures: ['http-redis-bulk'] }
+const inFile = { within: withFolder, figures: ['http-embedded-bulk'] }
+const CONTENDERS = [
+  { series: SERVER, module: 'tocsin-http', ...inRedis },
+  { series: LIBRARY, module: 'tocsin', ...inRedis },
+  { series: SERVER, module: 'tocsin-http', ...inFile },
+  { series: LIBRARY, module: 'tocsin', ...inFile },
+]
+
+export const name = 'http'
+export const title = 'Bulk schedule through the server, beside the library'
+export const figureIds = idsIn(FIGURES)
+export const notes = [
+  `Redis without persistence (${SETTINGS_TEXT}); a SQLite file (WAL, synchronous FULL). Everything is on the same machine.`,
+  'HTTP: one POST of NDJSON, whose lines are made while they are sent; the client and the server have a process each.',
+  'Library: one scheduleMany of a stream, as in the suites redis and embedded.',
+]
+export const targets = [
+  {
+    id: 'P14',
+    title: 'bulk schedule, Redis',
+    figure: 'http-redis-bulk',
+    better: 'more',
+    of: SERVER,
+    to: LIBRARY,
+    must: 0.3,
+    aim: 0.6,
+  },
+]
+
+/** Of what was measured; known once the suite has run. */
+export const versions = {}
+
+export async function run({ runs, count, figureIds: wanted, progress }) {
+  await prepare()
+  const plan = planOf(name, FIGURES, CONTENDERS, wanted, count)
+  return rowsOf(plan, { runs, us: SERVER, rival: LIBRARY, progress })
+}
+
+async function prepare() {
+  // Servers are ended by what runs when a process exits, which a signal by itself does not lead to.
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ])
+    process.once(signal, () => process.exit(code))
+  const needed = NEEDED.filter(({ program }) => program === 'redis-server')
+  const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
+  if (!isThere) throw new Error(`the suite ${name} needs redis-server`)
+  versions.Redis = await withRedis(async (port) => (await redisInfo(port)).redis_version)
+}

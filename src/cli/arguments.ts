@@ -1,0 +1,14 @@
+import { InvalidArgumentError } from 'commander'
+
+/** '100/1s': so many in any such span. */
+export function parseRate(text: string): { limit: number; per: string } {
+  const [, limit, per] = /^(\d{1,9})\/(\w+)$/.exec(text) ?? []
+  if (limit === undefined || per === undefined)
+    throw new InvalidArgumentError("Expected a number and a span, like '100/1s'.")
+  return { limit: Number(limit), per }
+}
+
+export function parseWhole(text: string): number {
+  if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError('Expected a whole number.')
+  return Number(text)
+}

@@ -1,0 +1,115 @@
+/**
+ * Any number of tasks in one call, in flat memory: lines go up while answers come down.
+ *
+ *   tasks ──▶ TaskLines, in pieces ──▶ server ──▶ { line, error } …, { summary }
+ *
+ * Only the summary says that all of it is in.
+ */
+import type { Clock } from '../clock.ts'
+import { describeError, TocsinError } from '../errors.ts'
+import type { NewTask } from '../task.ts'
+import { type Asked, refused } from './failure.ts'
+import type { Http, Opened } from './http.ts'
+import { linesOf } from './lines.ts'
+import { type RefusedLine, TaskLines } from './task-lines.ts'
+
+export interface StreamOptions {
+  /** Told of each task that was refused; the others go on. */
+  readonly onRefused?: ((refused: RefusedLine) => void) | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface StreamSummary {
+  readonly created: number
+  readonly replaced: number
+  readonly kept: number
+  readonly failed: number
+}
+
+interface AnswerLine {
+  readonly line?: number
+  readonly error?: unknown
+  readonly summary?: StreamSummary
+}
+
+const NDJSON = 'application/x-ndjson'
+
+export async function scheduleStream(
+  http: Http,
+  path: string,
+  tasks: Iterable<NewTask<unknown>> | AsyncIterable<NewTask<unknown>>,
+  { onRefused = () => {}, signal }: StreamOptions,
+  clock: Clock,
+): Promise<StreamSummary> {
+  let refusedHere = 0
+  const refuse = (refusal: RefusedLine) => {
+    refusedHere++
+    onRefused(refusal)
+  }
+  const lines = new TaskLines(tasks, refuse, clock)
+  try {
+    const headers = { 'content-type': NDJSON }
+    const opened = await http
+      .open('POST', path, { body: lines.body, headers, signal, waitMs: null })
+      .catch((error: unknown) => {
+        throw TocsinError.is(error, 'unknown-outcome') ? cutShort(error) : (error as Error)
+      })
+    const summary = await summaryOf(opened, onRefused)
+    const total = { ...summary, failed: summary.failed + refusedHere }
+    if (lines.problem !== null) throw brokenOff(lines.problem.thrown, total)
+    return total
+  } finally {
+    lines.end()
+  }
+}
+
+async function summaryOf(opened: Opened, onRefused: (refused: RefusedLine) => void): Promise<StreamSummary> {
+  const answers = linesOf(opened.body)
+  try {
+    for (;;) {
+      const next = await answers.next().catch((thrown: unknown) => {
+        const error = opened.failure(thrown)
+        throw TocsinError.is(error) ? cutShort(error) : error
+      })
+      if (next.done === true) throw cutShort()
+      if (next.value === '') continue
+      const { line, error, summary } = parsed(next.value)
+      if (summary !== undefined) return summary
+      if (error === undefined) continue
+      const told = errorOf({ error })
+      if (line === undefined) throw cutShort(told)
+      onRefused({ line, error: told })
+    }
+  } finally {
+    opened.close()
+  }
+}
+
+function parsed(text: string): AnswerLine {
+  try {
+    return JSON.parse(text) as AnswerLine
+  } catch (error) {
+    throw cutShort(error as Error)
+  }
+}
+
+/** What stands in a line was said by a server that had already answered: there is no status to go by. */
+const IN_A_LINE: Asked = { method: 'POST', url: 'a line', isRepeatable: false }
+
+function errorOf(body: object): TocsinError {
+  return refused(IN_A_LINE, { status: 400, body, retryAfter: null }, 0)
+}
+
+function cutShort(cause?: Error): TocsinError {
+  const why = cause === undefined ? 'the answer ended without its summary' : cause.message
+  const details = TocsinError.is(cause) ? cause.details : {}
+  return new TocsinError('interrupted', `not all of the tasks are in, perhaps some: ${why}`, details, cause)
+}
+
+/** The caller's own stream threw: what came before is in, and counted. */
+function brokenOff(thrown: unknown, { created, replaced, kept, failed }: StreamSummary): Error {
+  const accepted = created + replaced + kept
+  if (accepted === 0) return thrown as Error
+  const message = `${accepted} tasks are in, then the stream of tasks broke off: ${describeError(thrown)}`
+  return new TocsinError('interrupted', message, { accepted, failed }, thrown)
+}

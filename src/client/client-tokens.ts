@@ -1,0 +1,95 @@
+/** Who may ask a server for what. */
+import type { Duration } from '../duration.ts'
+import { checkOptions } from '../options.ts'
+import type { Scope } from '../token.ts'
+import type { Http } from './http.ts'
+import { dateIn, durationOut, type Wire } from './wire.ts'
+
+export interface TokenInfo {
+  /** Names the token; not secret. */
+  readonly id: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  /** Good for topics whose names begin so; null: for all. */
+  readonly topicPrefix: string | null
+  readonly createdAt: Date
+  /** Null: never. */
+  readonly expiresAt: Date | null
+  readonly rate: { readonly limit: number; readonly per: string } | null
+  readonly bodyBytesMax: number | null
+}
+
+/** With the secret, which is shown this once. */
+export interface NewToken extends TokenInfo {
+  readonly token: string
+}
+
+export interface NewTokenOptions {
+  /** What it is for, so that somebody knows later. */
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly topicPrefix?: string | undefined
+  /** For ever by default. */
+  readonly expiresIn?: Duration | undefined
+  readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
+  readonly bodyBytesMax?: number | undefined
+}
+
+const FIELDS = ['name', 'scopes', 'topicPrefix', 'expiresIn', 'rate', 'bodyBytesMax']
+const PATH = '/v1/tokens'
+
+export class ClientTokens {
+  readonly #http: Http
+
+  constructor(http: Http) {
+    this.#http = http
+  }
+
+  async list(): Promise<TokenInfo[]> {
+    return this.#http.get(PATH, ({ tokens }: { tokens: Wire<TokenInfo>[] }) => tokens.map(tokenIn))
+  }
+
+  async create(options: NewTokenOptions): Promise<NewToken> {
+    checkOptions(options, FIELDS, 'token')
+    const { expiresIn, rate, ...others } = options
+    const body = JSON.stringify({
+      ...others,
+      expiresIn: expiresIn === undefined ? undefined : durationOut(expiresIn, 'expiresIn'),
+      rate: rate === undefined ? undefined : { limit: rate.limit, per: durationOut(rate.per, 'rate.per') },
+    })
+    return this.#http.send('POST', PATH, body, newTokenIn)
+  }
+
+  /** A new one that may do the same; the old one ends after `overlap`: 1d by default. */
+  async rotate(id: string, options: { readonly overlap?: Duration | undefined } = {}): Promise<NewToken> {
+    checkOptions(options, ['overlap'], 'rotate')
+    const { overlap } = options
+    const body = JSON.stringify({
+      overlap: overlap === undefined ? undefined : durationOut(overlap, 'overlap'),
+    })
+    return this.#http.send('POST', `${PATH}/${encodeURIComponent(id)}/rotate`, body, newTokenIn)
+  }
+
+  async revoke(id: string): Promise<void> {
+    await this.#http.send('DELETE', `${PATH}/${encodeURIComponent(id)}`, null, () => {})
+  }
+}
+
+function tokenIn(token: Wire<TokenInfo>): TokenInfo {
+  const { id, name, scopes, topicPrefix, createdAt, expiresAt, rate, bodyBytesMax } = token
+  return {
+    id,
+    name,
+    scopes,
+    topicPrefix,
+    createdAt: dateIn(createdAt),
+    expiresAt: expiresAt === null ? null : dateIn(expiresAt),
+    rate,
+    bodyBytesMax,
+  }
+}
+
+function newTokenIn(made: Wire<NewToken>): NewToken {
+  if (typeof made.token !== 'string') throw new TypeError('expected a token')
+  return { ...tokenIn(made), token: made.token }
+}

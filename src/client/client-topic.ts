@@ -1,0 +1,401 @@
+/** A topic on a server: what the library's Topic does, by the same names and in the same shapes. */
+import type { Clock } from '../clock.ts'
+import type { ConfigView, LiveConfig } from '../config.ts'
+import { type Duration, durationMs } from '../duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import { checkKey } from '../key.ts'
+import { badOption, checkOptions } from '../options.ts'
+import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
+import type { By, ForecastOptions, ListOptions, Selector, Shift } from '../topic-api.ts'
+import { scheduleStream, type StreamOptions, type StreamSummary } from './bulk.ts'
+import type { Http } from './http.ts'
+import {
+  dateIn,
+  durationOut,
+  instantOut,
+  patchOut,
+  queryOut,
+  rescheduledIn,
+  scheduledIn,
+  taskInfoIn,
+  taskOut,
+  whenOrShiftOut,
+  whenOut,
+  type Wire,
+  type WireTask,
+} from './wire.ts'
+
+/** A task, and what proves that it is yours until its lease is over. */
+export interface ClaimedTask<Out> extends Task<Out> {
+  readonly token: string
+  readonly leaseUntil: Date
+}
+
+export interface ClaimOptions {
+  /** 1–1,000; 100 by default. */
+  readonly limit?: number | undefined
+  /** How long to wait for the first one: not at all by default, 60s at most. */
+  readonly wait?: Duration | undefined
+  /** How long they are yours; the topic's lease by default. */
+  readonly lease?: Duration | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** What was claimed, as `claim` gave it, or its key and token alone. */
+export interface Held {
+  readonly key: string
+  readonly token: string
+}
+
+/** How a task went. A retry without a delay waits by the topic's backoff. */
+export type Settling = Held &
+  (
+    | { readonly outcome: 'done'; readonly delay?: undefined; readonly reason?: undefined }
+    | {
+        readonly outcome: 'retry'
+        readonly delay?: Duration | undefined
+        readonly reason?: string | undefined
+      }
+    | { readonly outcome: 'snooze'; readonly delay: Duration; readonly reason?: undefined }
+    | { readonly outcome: 'dead'; readonly reason?: string | undefined; readonly delay?: undefined }
+  )
+
+/** `stale`: the claim was over, and what was said does not count. */
+export type Settled = { readonly key: string; readonly outcome: 'settled' | 'stale' }
+export type Extended = { readonly key: string; readonly outcome: 'extended' | 'stale' }
+
+export interface SweepOptions {
+  /** A sweep has no deadline: it takes as long as there are tasks. */
+  readonly signal?: AbortSignal | undefined
+}
+
+type Results<T> = { readonly results: readonly T[] }
+type Counts = {
+  readonly pending: number
+  readonly due: number
+  readonly claimed: number
+  readonly dead: number
+}
+
+/** One call takes at most so many. */
+const MANY_MAX = 10_000
+/** Sent twice, these do no more than sent once. */
+const REPEATABLE = { isRepeatable: true } as const
+
+export class ClientTopic<In = unknown, Out = unknown> {
+  readonly name: string
+  readonly #http: Http
+  readonly #clock: Clock
+  readonly #path: string
+
+  /** Use `client.topic(name)`. */
+  constructor(name: string, http: Http, clock: Clock) {
+    this.name = name
+    this.#http = http
+    this.#clock = clock
+    this.#path = `/v1/topics/${encodeURIComponent(name)}`
+  }
+
+  async schedule(task: NewTask<In>): Promise<Scheduled> {
+    return this.#http.send('POST', `${this.#path}/tasks`, taskOut(task), scheduledIn)
+  }
+
+  /** Answers in order. Whatever is wrong with any of them is refused before the first is written. 10,000 at most. */
+  scheduleMany(tasks: readonly NewTask<In>[]): Promise<Scheduled[]>
+  /** Any number, in flat memory. What is wrong with one of them is told, and the others go on. */
+  scheduleMany(
+    tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
+    options?: StreamOptions,
+  ): Promise<StreamSummary>
+  async scheduleMany(
+    tasks: readonly NewTask<In>[] | Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
+    options: StreamOptions = {},
+  ): Promise<Scheduled[] | StreamSummary> {
+    checkOptions(options, ['onRefused', 'signal'], 'scheduleMany')
+    if (Array.isArray(tasks)) return this.#scheduleArray(tasks as readonly NewTask<In>[])
+    if (!isLoopable(tasks))
+      throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
+    return scheduleStream(this.#http, `${this.#path}/schedule`, tasks, options, this.#clock)
+  }
+
+  async cancel(key: string): Promise<Cancelled> {
+    try {
+      return await this.#http.send('DELETE', this.#taskPath(key), null, cancelledIn)
+    } catch (error) {
+      return { key, outcome: undone(error) }
+    }
+  }
+
+  /** Answers in order. */
+  async cancelMany(keys: readonly string[]): Promise<Cancelled[]> {
+    if (!Array.isArray(keys)) throw badOption('keys', `expected an array, got ${describeValue(keys)}`)
+    for (const [i, key] of keys.entries()) checkKey(key, `keys[${i}]`)
+    const results: Cancelled[] = []
+    const read = (answer: Results<Cancelled>) => answer.results.map(cancelledIn)
+    for (let at = 0; at < keys.length; at += MANY_MAX) {
+      const slice = JSON.stringify({ keys: keys.slice(at, at + MANY_MAX) })
+      try {
+        results.push(...(await this.#http.send('POST', `${this.#path}/cancel`, slice, read)))
+      } catch (error) {
+        throw at === 0 ? (error as Error) : interruptedAt(at, error)
+      }
+    }
+    return results
+  }
+
+  async cancelBy(by: By, options: SweepOptions = {}): Promise<{ cancelled: number; inFlight: number }> {
+    const read = ({ cancelled, inFlight }: { cancelled: number; inFlight: number }) => ({
+      cancelled,
+      inFlight,
+    })
+    return this.#sweep('cancel', byOut(by), read, options)
+  }
+
+  async reschedule(key: string, when: When): Promise<Rescheduled> {
+    const body = JSON.stringify(whenOut(when, 'when'))
+    try {
+      return await this.#http.send('PATCH', this.#taskPath(key), body, rescheduledIn)
+    } catch (error) {
+      return { key, outcome: undone(error), dueAt: null }
+    }
+  }
+
+  /** `shift: '+10m'` or `'-1h'` moves each from where it is. */
+  async rescheduleBy(
+    by: By,
+    when: (When & { readonly shift?: undefined }) | Shift,
+    options: SweepOptions = {},
+  ): Promise<{ rescheduled: number; inFlight: number }> {
+    const read = ({ rescheduled, inFlight }: { rescheduled: number; inFlight: number }) => ({
+      rescheduled,
+      inFlight,
+    })
+    return this.#sweep('reschedule', { ...byOut(by), ...whenOrShiftOut(when) }, read, options)
+  }
+
+  /** Null when the key has no live and no dead task. */
+  async get(key: string): Promise<TaskInfo<Out> | null> {
+    try {
+      return await this.#http.get(this.#taskPath(key), taskInfoIn<Out>)
+    } catch (error) {
+      if (isOfKey(error, 'not-found')) return null
+      throw error
+    }
+  }
+
+  /** Soonest first; `cursor` continues, null ends. Without `state`: pending and claimed. */
+  async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
+    checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
+    const { dueFrom, dueTo, ...others } = options
+    const query = queryOut({
+      ...others,
+      dueFrom: dueFrom === undefined ? undefined : instantOut(dueFrom, 'dueFrom'),
+      dueTo: dueTo === undefined ? undefined : instantOut(dueTo, 'dueTo'),
+    })
+    const read = ({ tasks, cursor }: { tasks: WireTask<TaskInfo<unknown>>[]; cursor: string | null }) => ({
+      tasks: tasks.map((task) => taskInfoIn<Out>(task)),
+      cursor,
+    })
+    return this.#http.get(`${this.#path}/tasks${query}`, read)
+  }
+
+  async counts(): Promise<Counts> {
+    return this.#http.get(`/v1/stats${queryOut({ topic: this.name })}`, ({ total }: { total: Counts }) => ({
+      pending: total.pending,
+      due: total.due,
+      claimed: total.claimed,
+      dead: total.dead,
+    }))
+  }
+
+  async forecast({ from, to, step }: ForecastOptions): Promise<{ at: Date; due: number }[]> {
+    const query = queryOut({ topic: this.name, ...forecastOut({ from, to, step }) })
+    return this.#http.get(`/v1/forecast${query}`, ({ topics }: ForecastAnswer) =>
+      topics.flatMap(({ steps }) => stepsIn(steps)),
+    )
+  }
+
+  async config(): Promise<ConfigView> {
+    return this.#http.get(this.#path, configIn)
+  }
+
+  async configure(
+    patch: LiveConfig,
+    options: { readonly ifVersion?: number | undefined } = {},
+  ): Promise<ConfigView> {
+    checkOptions(options, ['ifVersion'], 'configure')
+    const { ifVersion } = options
+    const body = JSON.stringify(patchOut(patch, `topic '${this.name}'`))
+    const headers = ifVersion === undefined ? {} : { 'if-match': `"${ifVersion}"` }
+    return this.#http.send('PATCH', this.#path, body, configIn, { headers })
+  }
+
+  async pause(): Promise<void> {
+    await this.#http.send('POST', `${this.#path}/pause`, '{}', configIn)
+  }
+
+  async resume(): Promise<void> {
+    await this.#http.send('POST', `${this.#path}/resume`, '{}', configIn)
+  }
+
+  readonly dead = {
+    replay: async (which: Selector, options: SweepOptions = {}): Promise<{ replayed: number }> =>
+      this.#sweep('dead/replay', which, ({ replayed }: { replayed: number }) => ({ replayed }), options),
+    purge: async (which: Selector, options: SweepOptions = {}): Promise<{ purged: number }> =>
+      this.#sweep('dead/purge', which, ({ purged }: { purged: number }) => ({ purged }), options),
+  } as const
+
+  /** Takes tasks that are due, or waits for them; none after `wait`, or when the server closes. */
+  async claim(options: ClaimOptions = {}): Promise<ClaimedTask<Out>[]> {
+    checkOptions(options, ['limit', 'wait', 'lease', 'signal'], 'claim')
+    const { limit, wait = 0, lease, signal } = options
+    const body = JSON.stringify({
+      limit,
+      wait: durationOut(wait, 'wait'),
+      lease: lease === undefined ? undefined : durationOut(lease, 'lease'),
+    })
+    const read = ({ tasks }: { tasks: WireTask<ClaimedTask<unknown>>[] }) =>
+      tasks.map((task) => claimedIn<Out>(task))
+    const waitMs = durationMs(wait, 'wait')
+    // What was claimed for an answer that was lost comes back when its lease ends.
+    return this.#http.send('POST', `${this.#path}/claim`, body, read, { ...REPEATABLE, waitMs, signal })
+  }
+
+  /** In order. */
+  async settle(tasks: readonly Settling[]): Promise<Settled[]> {
+    if (!Array.isArray(tasks)) throw badOption('tasks', `expected an array, got ${describeValue(tasks)}`)
+    if (tasks.length === 0) return []
+    const body = JSON.stringify({ tasks: (tasks as readonly Settling[]).map(settlingOut) })
+    const read = ({ results }: Results<Settled>) => results.map(({ key, outcome }) => ({ key, outcome }))
+    return this.#http.send('POST', `${this.#path}/settle`, body, read, REPEATABLE)
+  }
+
+  /** For another lease, from now. In order. */
+  async extend(
+    tasks: readonly Held[],
+    options: { readonly lease?: Duration | undefined } = {},
+  ): Promise<Extended[]> {
+    checkOptions(options, ['lease'], 'extend')
+    if (!Array.isArray(tasks)) throw badOption('tasks', `expected an array, got ${describeValue(tasks)}`)
+    if (tasks.length === 0) return []
+    const { lease } = options
+    const body = JSON.stringify({
+      tasks: (tasks as readonly Held[]).map(({ key, token }) => ({ key, token })),
+      lease: lease === undefined ? undefined : durationOut(lease, 'lease'),
+    })
+    const read = ({ results }: Results<Extended>) => results.map(({ key, outcome }) => ({ key, outcome }))
+    return this.#http.send('POST', `${this.#path}/extend`, body, read, REPEATABLE)
+  }
+
+  async #scheduleArray(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
+    if (tasks.length === 0) return []
+    if (tasks.length > MANY_MAX)
+      throw new TocsinError(
+        'too-large',
+        `tasks: ${tasks.length} at once; an array is checked as a whole and may have ${MANY_MAX}: give the others as a stream, like tasks.values()`,
+        { field: 'tasks', limit: MANY_MAX },
+      )
+    const texts = tasks.map((task, i) => {
+      try {
+        return taskOut(task)
+      } catch (error) {
+        throw atIndex(error, i)
+      }
+    })
+    const read = ({ results }: Results<Wire<Scheduled>>) => results.map(scheduledIn)
+    return this.#http.send('POST', `${this.#path}/schedule`, `{"tasks":[${texts.join(',')}]}`, read)
+  }
+
+  #sweep<T>(step: string, which: object, read: (json: never) => T, options: SweepOptions): Promise<T> {
+    checkOptions(options, ['signal'], step)
+    const { signal } = options
+    return this.#http.send('POST', `${this.#path}/${step}`, JSON.stringify(which), read, {
+      signal,
+      waitMs: null,
+    })
+  }
+
+  #taskPath(key: string): string {
+    return `${this.#path}/tasks/${encodeURIComponent(checkKey(key))}`
+  }
+}
+
+export interface ForecastAnswer {
+  readonly topics: readonly {
+    readonly topic: string
+    readonly steps: readonly { at: string; due: number }[]
+  }[]
+}
+
+export function forecastOut({ from, to, step }: ForecastOptions): Record<string, string | undefined> {
+  return {
+    from: from === undefined ? undefined : instantOut(from, 'from'),
+    to: instantOut(to, 'to'),
+    step: step === undefined ? undefined : durationOut(step, 'step'),
+  }
+}
+
+export function stepsIn(steps: ForecastAnswer['topics'][number]['steps']): { at: Date; due: number }[] {
+  return steps.map(({ at, due }) => ({ at: dateIn(at), due }))
+}
+
+/** Fields that a newer server adds are left out: a view is what its type says. */
+export function configIn({ version, effective, live, code, paused }: ConfigView): ConfigView {
+  return { version, effective, live, code, paused }
+}
+
+function cancelledIn({ key, outcome }: Cancelled): Cancelled {
+  return { key, outcome }
+}
+
+function claimedIn<Out>({
+  payload,
+  dueAt,
+  leaseUntil,
+  ...task
+}: WireTask<ClaimedTask<unknown>>): ClaimedTask<Out> {
+  return { ...task, payload: payload as Out, dueAt: dateIn(dueAt), leaseUntil: dateIn(leaseUntil) }
+}
+
+/** What else a claimed task has is not said again. */
+function settlingOut({ key, token, outcome, delay, reason }: Settling, i: number): object {
+  const spelled = delay === undefined ? undefined : durationOut(delay, `tasks[${i}].delay`)
+  return { key, token, outcome, delay: spelled, reason }
+}
+
+function byOut({ tag, prefix }: By): object {
+  return { tag, prefix }
+}
+
+/** Only of the task itself: a path that is not there, or somebody else's 404, must not pass for a task that is not there. */
+function isOfKey(error: unknown, code: 'not-found' | 'in-flight'): boolean {
+  return TocsinError.is(error, code) && error.details['field'] === 'key'
+}
+
+function undone(error: unknown): 'not-found' | 'in-flight' {
+  if (isOfKey(error, 'not-found')) return 'not-found'
+  if (isOfKey(error, 'in-flight')) return 'in-flight'
+  throw error
+}
+
+function atIndex(error: unknown, index: number): unknown {
+  if (!TocsinError.is(error)) return error
+  const { code, message, details } = error
+  return new TocsinError(code, `tasks[${index}].${message}`, { ...details, index }, error)
+}
+
+function interruptedAt(accepted: number, error: unknown): TocsinError {
+  const { message } = error as Error
+  return new TocsinError(
+    'interrupted',
+    `the first ${accepted} keys are done, then: ${message}`,
+    { accepted },
+    error,
+  )
+}
+
+function isLoopable(value: unknown): boolean {
+  return (
+    value !== null && typeof value === 'object' && (Symbol.iterator in value || Symbol.asyncIterator in value)
+  )
+}

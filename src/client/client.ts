@@ -1,0 +1,172 @@
+/**
+ * A Tocsin that runs elsewhere, over HTTP. It holds no connection of its own and need not be closed.
+ */
+import { type Clock, systemClock } from '../clock.ts'
+import type { ConfigView, LiveConfig, TopicConfig } from '../config.ts'
+import { type Duration, durationMs } from '../duration.ts'
+import { TocsinError } from '../errors.ts'
+import type { Jsonified } from '../json.ts'
+import { checkTopicName } from '../key.ts'
+import { badOption, checkOptions } from '../options.ts'
+import type { TopicAudit } from '../store.ts'
+import type { NodeInfo } from '../tocsin.ts'
+import type { ForecastOptions } from '../topic-api.ts'
+import { ClientTokens } from './client-tokens.ts'
+import { ClientTopic, configIn, type ForecastAnswer, forecastOut, stepsIn } from './client-topic.ts'
+import { eventsOf, type EventsOptions, type ServerEvent } from './events.ts'
+import { Http } from './http.ts'
+import { configOut, dateIn, queryOut, type Wire } from './wire.ts'
+
+export interface ClientOptions {
+  /** 'http://127.0.0.1:7420' by default. */
+  readonly url?: string | undefined
+  /** Needed as soon as the server has any. */
+  readonly token?: string | undefined
+  /** For each call; long polls may take their `wait` besides. 30s by default. */
+  readonly timeout?: Duration | undefined
+}
+
+export interface TopicStats {
+  readonly topic: string
+  readonly pending: number
+  readonly due: number
+  readonly claimed: number
+  readonly dead: number
+  readonly paused: boolean
+  /** For how long the oldest of the due ones has waited; 0: none is due. */
+  readonly oldestOverdueMs: number
+}
+
+export interface Stats {
+  /** When it was counted. */
+  readonly at: Date
+  readonly topics: readonly TopicStats[]
+  readonly total: {
+    readonly pending: number
+    readonly due: number
+    readonly claimed: number
+    readonly dead: number
+  }
+}
+
+export interface TopicSummary {
+  readonly topic: string
+  readonly version: number
+  readonly paused: boolean
+}
+
+export interface TopicForecast {
+  readonly topic: string
+  readonly steps: readonly { readonly at: Date; readonly due: number }[]
+}
+
+export interface Audit {
+  /** All of them do. */
+  readonly balances: boolean
+  readonly topics: readonly TopicAudit[]
+}
+
+const URL_BY_DEFAULT = 'http://127.0.0.1:7420'
+const TIMEOUT = '30s'
+
+export class TocsinClient {
+  readonly #http: Http
+  readonly #clock: Clock
+  readonly tokens: ClientTokens
+
+  /** The clock is for tests. */
+  constructor(options: ClientOptions = {}, clock: Clock = systemClock) {
+    checkOptions(options, ['url', 'token', 'timeout'], 'client')
+    const { url = URL_BY_DEFAULT, token, timeout = TIMEOUT } = options
+    const timeoutMs = durationMs(timeout, 'timeout')
+    if (timeoutMs === 0) throw badOption('timeout', 'expected at least 1ms')
+    this.#http = new Http({ url, token, timeoutMs }, clock)
+    this.#clock = clock
+    this.tokens = new ClientTokens(this.#http)
+  }
+
+  get url(): string {
+    return this.#http.url
+  }
+
+  /** By its name; nothing is asked yet. Payloads go out as `T` and arrive as JSON makes them. */
+  topic<T = unknown>(name: string): ClientTopic<T, Jsonified<T>> {
+    return new ClientTopic(checkTopicName(name), this.#http, this.#clock)
+  }
+
+  async topics(): Promise<TopicSummary[]> {
+    return this.#http.get('/v1/topics', ({ topics }: { topics: TopicSummary[] }) =>
+      topics.map(({ topic, version, paused }) => ({ topic, version, paused })),
+    )
+  }
+
+  /** As code does: for a topic that no program of the cluster declares. */
+  async declare(topic: string, config: TopicConfig = {}): Promise<ConfigView> {
+    const body = JSON.stringify(configOut(config, `topic '${checkTopicName(topic)}'`))
+    return this.#http.send('PUT', `/v1/topics/${topic}`, body, configIn)
+  }
+
+  /** Live, for the whole cluster; null gives a field back. */
+  async configure(
+    topic: string,
+    patch: LiveConfig,
+    options?: { readonly ifVersion?: number | undefined },
+  ): Promise<ConfigView> {
+    return this.topic(topic).configure(patch, options)
+  }
+
+  async stats(options: { readonly topic?: string | undefined } = {}): Promise<Stats> {
+    checkOptions(options, ['topic'], 'stats')
+    return this.#http.get(`/v1/stats${queryOut({ topic: options.topic })}`, (stats: Wire<Stats>) => ({
+      at: dateIn(stats.at),
+      topics: [...stats.topics],
+      total: { ...stats.total },
+    }))
+  }
+
+  async forecast(
+    options: ForecastOptions & { readonly topic?: string | undefined },
+  ): Promise<TopicForecast[]> {
+    checkOptions(options, ['topic', 'from', 'to', 'step'], 'forecast')
+    const query = queryOut({ topic: options.topic, ...forecastOut(options) })
+    return this.#http.get(`/v1/forecast${query}`, ({ topics }: ForecastAnswer) =>
+      topics.map(({ topic, steps }) => ({ topic, steps: stepsIn(steps) })),
+    )
+  }
+
+  async nodes(): Promise<NodeInfo[]> {
+    return this.#http.get(
+      '/v1/nodes',
+      ({ nodes }: { nodes: (Omit<NodeInfo, 'startedAt'> & { startedAt: string })[] }) =>
+        nodes.map((node) => ({ ...node, startedAt: dateIn(node.startedAt) })),
+    )
+  }
+
+  /** Counts all tasks one by one, and so takes as long as there are tasks. */
+  async audit(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Audit> {
+    checkOptions(options, ['signal'], 'audit')
+    const read = ({ balances, topics }: Audit) => ({ balances, topics: [...topics] })
+    return this.#http.get('/v1/audit', read, { signal: options.signal, waitMs: null })
+  }
+
+  /** As they happen, from now on. */
+  events(options: EventsOptions = {}): AsyncGenerator<ServerEvent, void, undefined> {
+    checkOptions(options, ['topic', 'type', 'signal'], 'events')
+    return eventsOf(this.#http, options)
+  }
+
+  /** In Prometheus' exposition format. */
+  async metrics(): Promise<string> {
+    return this.#http.text('/metrics')
+  }
+
+  /** False: the server says that it cannot work now, or closes. One that cannot be reached is an error. */
+  async ready(): Promise<boolean> {
+    try {
+      return await this.#http.get('/readyz', ({ status }: { status: string }) => status === 'ready')
+    } catch (error) {
+      if (TocsinError.is(error) && error.status === 503 && error.code !== 'unreachable') return false
+      throw error
+    }
+  }
+}

@@ -1,0 +1,73 @@
+/** What a server sees, as it happens. A window, not a log: what happens while nobody looks is not told later. */
+import { TocsinError } from '../errors.ts'
+import { EVENT_NAMES, type EventName, type TocsinEvents } from '../events.ts'
+import type { Http } from './http.ts'
+import { linesOf } from './lines.ts'
+import { queryOut } from './wire.ts'
+
+/** The library's events, with their name as `type`. */
+export type ServerEvent =
+  | { [N in Exclude<EventName, 'error'>]: { readonly type: N } & TocsinEvents[N] }[Exclude<
+      EventName,
+      'error'
+    >]
+  | {
+      readonly type: 'error'
+      readonly topic: string
+      readonly doing: string
+      readonly error: string | { readonly code: string; readonly message: string }
+    }
+  /** So many were not sent, because this client read too slowly. */
+  | { readonly type: 'missed'; readonly count: number }
+
+export interface EventsOptions {
+  /** Only of this one. */
+  readonly topic?: string | undefined
+  readonly type?: EventName | undefined
+  /** Ends them, quietly. */
+  readonly signal?: AbortSignal | undefined
+}
+
+const KNOWN: readonly string[] = [...EVENT_NAMES, 'missed']
+
+/** Ends when its loop is left or its signal aborts; when the server ends it, that is an error. */
+export async function* eventsOf(
+  http: Http,
+  { topic, type, signal }: EventsOptions,
+): AsyncGenerator<ServerEvent, void, undefined> {
+  if (signal?.aborted) return
+  const path = `/v1/events${queryOut({ topic, type })}`
+  const headers = { accept: 'text/event-stream' }
+  const opened = await http.open('GET', path, { headers, signal }).catch((error: unknown) => {
+    if (signal?.aborted) return null
+    throw error as Error
+  })
+  if (opened === null) return
+  let hasEnded = false
+  try {
+    yield* parsedEvents(opened.body)
+    hasEnded = true
+  } catch (thrown) {
+    if (signal?.aborted) return
+    throw opened.failure(thrown)
+  } finally {
+    opened.close()
+  }
+  if (hasEnded && !signal?.aborted)
+    throw new TocsinError('unreachable', 'the server ended its events; it may be closing')
+}
+
+async function* parsedEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<ServerEvent, void, undefined> {
+  let type = ''
+  let data = ''
+  for await (const line of linesOf(body)) {
+    const [, field, value] = /^(\w*): ?(.*)$/s.exec(line) ?? []
+    if (field === 'event') type = value ?? ''
+    else if (field === 'data') data += data === '' ? value : `\n${value}`
+    if (line !== '') continue
+    // A newer server may tell of more than this client knows the shape of.
+    if (data !== '' && KNOWN.includes(type)) yield { ...(JSON.parse(data) as object), type } as ServerEvent
+    type = ''
+    data = ''
+  }
+}

@@ -1,0 +1,223 @@
+/** Calls to a server: one address, one token, a deadline on each, and one kind of error. */
+import type { Clock } from '../clock.ts'
+import { durationText } from '../duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import { badOption } from '../options.ts'
+import { VERSION } from '../version.ts'
+import { Ending } from './ending.ts'
+import { type Asked, failed, lost, refused } from './failure.ts'
+import { patiently } from './patience.ts'
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined
+  /** Added to the deadline: what the server was asked to wait. Null: no deadline. */
+  readonly waitMs?: number | null | undefined
+  /** Sent twice, it does no more than sent once. */
+  readonly isRepeatable?: boolean | undefined
+  readonly headers?: Readonly<Record<string, string>> | undefined
+}
+
+export interface OpenOptions extends CallOptions {
+  readonly body?: ReadableStream<Uint8Array> | undefined
+}
+
+/** An answer that comes bit by bit. */
+export interface Opened {
+  readonly body: AsyncIterable<Uint8Array>
+  /** What a caller is told when reading it failed. */
+  failure(thrown: unknown): Error
+  /** Also before its end. */
+  close(): void
+}
+
+export interface HttpOptions {
+  readonly url: string
+  readonly token: string | undefined
+  readonly timeoutMs: number
+}
+
+const JSON_TYPE = 'application/json'
+const TOKEN = /^[\x21-\x7e]+$/
+
+export class Http {
+  readonly #base: string
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #timeoutMs: number
+  readonly #clock: Clock
+
+  constructor({ url, token, timeoutMs }: HttpOptions, clock: Clock) {
+    this.#base = checkUrl(url)
+    this.#timeoutMs = timeoutMs
+    this.#clock = clock
+    this.#headers = {
+      accept: `${JSON_TYPE}, */*`,
+      'user-agent': `tocsin-client/${VERSION}`,
+      ...(token === undefined ? {} : { authorization: `Bearer ${checkToken(token)}` }),
+    }
+  }
+
+  get url(): string {
+    return this.#base
+  }
+
+  /** `read` makes of the JSON what the caller gets; what it throws means that the answer is none of ours. */
+  get<T>(path: string, read: (json: never) => T, options?: CallOptions): Promise<T> {
+    return this.#call('GET', path, null, (response, asked) => jsonOf(response, asked, read), options)
+  }
+
+  text(path: string): Promise<string> {
+    return this.#call('GET', path, null, (response) => response.text())
+  }
+
+  /** `json` is text already; null: no body. */
+  send<T>(
+    method: Method,
+    path: string,
+    json: string | null,
+    read: (json: never) => T,
+    options?: CallOptions,
+  ): Promise<T> {
+    return this.#call(method, path, json, (response, asked) => jsonOf(response, asked, read), options)
+  }
+
+  /** Resolves when the answer begins. Whoever opens it closes it. */
+  async open(method: Method, path: string, options: OpenOptions = {}): Promise<Opened> {
+    const asked = this.#asked(method, path, options)
+    const ending = new Ending(this.#clock, options.signal)
+    const failure = (thrown: unknown) => this.#failure(asked, ending, thrown)
+    try {
+      ending.within(this.#deadlineMs(options))
+      const response = await this.#answer(asked, ending, options.body ?? null, options)
+      ending.within(null)
+      // Without a body it is over already.
+      return { body: response.body ?? empty(), failure, close: () => ending.hangUp() }
+    } catch (thrown) {
+      ending.hangUp()
+      throw failure(thrown)
+    }
+  }
+
+  async #call<T>(
+    method: Method,
+    path: string,
+    json: string | null,
+    take: (response: Response, asked: Asked) => Promise<T>,
+    options: CallOptions = {},
+  ): Promise<T> {
+    const asked = this.#asked(method, path, options)
+    const ending = new Ending(this.#clock, options.signal)
+    try {
+      ending.within(this.#deadlineMs(options))
+      const headers = { ...(json === null ? {} : { 'content-type': JSON_TYPE }), ...options.headers }
+      const response = await this.#answer(asked, ending, json, { ...options, headers })
+      return await take(response, asked)
+    } catch (thrown) {
+      throw this.#failure(asked, ending, thrown)
+    } finally {
+      ending.release()
+    }
+  }
+
+  /** An answer as asked for, whose body is still to be read. */
+  async #answer(
+    asked: Asked,
+    ending: Ending,
+    body: string | ReadableStream<Uint8Array> | null,
+    options: CallOptions,
+  ): Promise<Response> {
+    const response = await fetch(asked.url, {
+      method: asked.method,
+      headers: new Headers({ ...this.#headers, ...options.headers }),
+      signal: ending.signal,
+      // A token goes to the server that it was given for, and nowhere else.
+      redirect: 'error',
+      ...(body === null ? {} : { body, duplex: 'half' as const }),
+      ...(options.waitMs === null ? patiently() : {}),
+    })
+    if (response.ok) return response
+    ending.within(this.#timeoutMs)
+    throw await this.#refusal(asked, response)
+  }
+
+  async #refusal(asked: Asked, response: Response): Promise<TocsinError> {
+    const { status, headers } = response
+    const retryAfter = headers.get('retry-after')
+    const text = isJson(response) ? await response.text() : await dropped(response)
+    return refused(asked, { status, body: parsed(text), retryAfter }, this.#clock.now())
+  }
+
+  #failure(asked: Asked, ending: Ending, thrown: unknown): Error {
+    // What whoever asked gave as the reason is theirs, whatever it is.
+    if (ending.isUnwanted) return ending.reason
+    if (TocsinError.is(thrown)) return thrown
+    if (ending.isLate) return lost(asked, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
+    return failed(asked, thrown)
+  }
+
+  #asked(method: Method, path: string, { isRepeatable = method === 'GET' }: CallOptions): Asked {
+    return { method, url: `${this.#base}${path}`, isRepeatable }
+  }
+
+  #deadlineMs({ waitMs = 0 }: CallOptions): number | null {
+    return waitMs === null ? null : this.#timeoutMs + waitMs
+  }
+}
+
+/** Under a path as well: a server may stand behind another. */
+function checkUrl(given: string): string {
+  const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : null
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw badOption(
+      'url',
+      `${describeValue(hidden(given))} is no address; expected one like 'http://127.0.0.1:7420'`,
+    )
+  if (url.username !== '' || url.password !== '')
+    throw badOption('url', 'it has a user or a password; a token is given by itself')
+  if (url.search !== '' || url.hash !== '')
+    throw badOption('url', "it has a '?' or a '#'; leave out what follows")
+  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
+}
+
+/** What is wrong may still have a password in it. */
+function hidden(given: unknown): unknown {
+  return typeof given === 'string' ? given.replace(/\/\/[^/]*@/, '//…@') : given
+}
+
+/** Never shown, not even when it is wrong. */
+function checkToken(token: unknown): string {
+  if (typeof token === 'string' && TOKEN.test(token)) return token
+  throw badOption('token', 'expected a token as it was shown: one word, without spaces or line ends')
+}
+
+async function jsonOf<T>(response: Response, asked: Asked, read: (json: never) => T): Promise<T> {
+  const body = parsed(isJson(response) ? await response.text() : await dropped(response))
+  try {
+    // Whoever reads it knows what it should be; if it is not, reading throws.
+    if (body !== null && typeof body === 'object') return read(body as never)
+  } catch (error) {
+    throw lost(asked, `what was answered is not what Tocsin answers`, error)
+  }
+  throw lost(asked, `what was answered (${response.status}) is no JSON, and so not from Tocsin`)
+}
+
+function isJson({ headers }: Response): boolean {
+  return headers.get('content-type')?.toLowerCase().startsWith(JSON_TYPE) ?? false
+}
+
+/** Null: it is no JSON. */
+function parsed(text: string | null): unknown {
+  try {
+    return text === null ? null : JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+async function dropped(response: Response): Promise<null> {
+  await response.body?.cancel()
+  return null
+}
+
+async function* empty(): AsyncGenerator<Uint8Array> {}

@@ -1,0 +1,94 @@
+/** What the library's words are on the wire, and back: durations with their units, instants in RFC 3339. */
+import { checkConfig, type LiveConfig, patchLive, type TopicConfig } from '../config.ts'
+import { type Duration, durationMs, durationText } from '../duration.ts'
+import { type Instant, instantMs } from '../instant.ts'
+import { ringTime, shiftTime } from '../new-entry.ts'
+import { checkOptions } from '../options.ts'
+import { encodePayload } from '../payload.ts'
+import type { NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
+import type { Shift } from '../topic-api.ts'
+
+/** Dates are text on the wire. */
+export type Wire<T> = T extends Date ? string : T extends object ? { [K in keyof T]: Wire<T[K]> } : T
+
+const TASK_FIELDS = ['payload', 'delay', 'at', 'key', 'tags', 'priority', 'smear', 'onConflict'] as const
+
+export function durationOut(value: Duration, field: string): string {
+  return durationText(durationMs(value, field))
+}
+
+export function instantOut(value: Instant, field: string): string {
+  return new Date(instantMs(value, field)).toISOString()
+}
+
+export function whenOut(when: When, where: string): { delay: string } | { at: string } {
+  const { kind, ms } = ringTime(when, where)
+  return kind === 'at' ? { at: new Date(ms).toISOString() } : { delay: durationText(ms) }
+}
+
+export function whenOrShiftOut(when: When | Shift): object {
+  if (!('shift' in when) || when.shift === undefined) return whenOut(when as When, 'when')
+  shiftTime(when)
+  return { shift: when.shift }
+}
+
+/** As JSON text: a payload is turned into text once. */
+export function taskOut(task: NewTask<unknown>): string {
+  checkOptions(task, TASK_FIELDS, 'task')
+  const { payload, delay: _delay, at: _at, smear, ...others } = task
+  const fields = {
+    ...others,
+    ...whenOut(task, 'task'),
+    ...(smear === undefined ? {} : { smear: durationOut(smear, 'smear') }),
+  }
+  return `${JSON.stringify(fields).slice(0, -1)},"payload":${encodePayload(payload)}}`
+}
+
+export function configOut(config: TopicConfig, where: string): TopicConfig {
+  return checkConfig(config, where)
+}
+
+/** A null gives a field back, and has to be said. */
+export function patchOut(patch: LiveConfig, where: string): LiveConfig {
+  const set = patchLive({}, patch, where)
+  const given = Object.entries(patch).filter(([, value]) => value === null)
+  return { ...set, ...(Object.fromEntries(given) as LiveConfig) }
+}
+
+/** '' when there is nothing to say. */
+export function queryOut(fields: Readonly<Record<string, string | number | null | undefined>>): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields))
+    if (value !== undefined && value !== null) query.set(name, String(value))
+  return query.size === 0 ? '' : `?${query.toString()}`
+}
+
+/** Throws when it is none: then somebody else has answered. */
+export function dateIn(text: string): Date {
+  const date = new Date(text)
+  if (typeof text !== 'string' || Number.isNaN(date.getTime())) throw new TypeError('expected an instant')
+  return date
+}
+
+export function scheduledIn({ key, dueAt, outcome, inFlight }: Wire<Scheduled>): Scheduled {
+  return { key, dueAt: dateIn(dueAt), outcome, inFlight }
+}
+
+export function rescheduledIn({ key, outcome, dueAt }: Wire<Rescheduled>): Rescheduled {
+  return { key, outcome, dueAt: dueAt === null ? null : dateIn(dueAt) }
+}
+
+/** Of a payload nothing is changed: it is whatever JSON made of it. */
+export type WireTask<T extends Task<unknown> | TaskInfo<unknown>> = Wire<Omit<T, 'payload'>> & {
+  payload: unknown
+}
+
+export function taskInfoIn<Out>(task: WireTask<TaskInfo<unknown>>): TaskInfo<Out> {
+  return {
+    ...task,
+    payload: task.payload as Out,
+    dueAt: dateIn(task.dueAt),
+    createdAt: dateIn(task.createdAt),
+    updatedAt: dateIn(task.updatedAt),
+  }
+}

@@ -1,0 +1,137 @@
+/** Who may do what. Every route names the scope it needs; `admin` has them all. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Clock } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
+import { checkTopicName } from '../key.ts'
+import { Governor, type Rate } from '../runtime/governor.ts'
+import type { Scope } from '../token.ts'
+import type { TokenBook } from './token-book.ts'
+
+export interface Access {
+  /** Of its token; null: nobody asked for one. */
+  readonly tokenId: string | null
+  readonly scopes: readonly Scope[]
+  readonly topicPrefix: string | null
+  readonly rate: Rate | null
+  readonly bodyBytesMax: number | null
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** What each route needs, by method and path. */
+    readonly scopes: ReadonlyMap<string, Scope | null>
+  }
+  interface FastifyRequest {
+    access: Access | null
+  }
+  interface FastifyContextConfig {
+    /** Null: anybody. Undefined is refused when the server is built: no route is open by accident. */
+    scope?: Scope | null
+    /** About more than one topic: 'whole' is refused to tokens of some topics, the others are shown theirs. */
+    reach?: 'topic' | 'filtered' | 'whole'
+  }
+}
+
+/** On loopback, before anybody made a token. */
+const OPEN: Access = { tokenId: null, scopes: ['admin'], topicPrefix: null, rate: null, bodyBytesMax: null }
+const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/i
+
+export interface AccessParts {
+  readonly book: TokenBook
+  readonly clock: Clock
+  readonly isLoopback: boolean
+  /** Of tokens that have none of their own. */
+  readonly rate: Rate | null
+}
+
+export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate: usual }: AccessParts): void {
+  const governors = new Map<string, Governor>()
+  app.decorateRequest('access', null)
+
+  const scopes = new Map<string, Scope | null>()
+  app.decorate('scopes', scopes)
+  app.addHook('onRoute', ({ config, method, url }) => {
+    if (config?.scope === undefined) throw new Error(`${String(method)} ${url} names no scope`)
+    // Of a GET there is also a HEAD, which asks for the same.
+    if (method !== 'HEAD') scopes.set(`${String(method)} ${url}`, config.scope)
+  })
+
+  app.addHook('onRequest', async (request, reply) => {
+    const { scope, reach } = request.routeOptions.config
+    // Before anything is read: anybody may ask for what is not there, with a body of any size.
+    if (scope === undefined) throw noRoute(request)
+    if (scope === null) return
+    const access = await accessOf(request, reply)
+    request.access = access
+    limit(access)
+    if (!access.scopes.includes('admin') && !access.scopes.includes(scope))
+      throw new TocsinError('forbidden', `this needs a token with the scope '${scope}'`, { field: 'scope' })
+    if (reach === 'whole' && access.topicPrefix !== null)
+      throw new TocsinError('forbidden', 'this is about all topics, and the token is for some of them')
+    const { topic } = request.params as { topic?: string }
+    if (topic !== undefined) checkTopic(access, topic)
+  })
+
+  async function accessOf(request: FastifyRequest, reply: FastifyReply): Promise<Access> {
+    const { authorization } = request.headers
+    if (authorization === undefined) {
+      if (isLoopback) await book.refresh()
+      if (isLoopback && !book.isLocked) return openly(request)
+      void reply.header('www-authenticate', 'Bearer')
+      throw new TocsinError('unauthorized', 'this needs a token: send Authorization: Bearer <token>')
+    }
+    const token = /^Bearer ([^\s]+)$/i.exec(authorization)?.[1]
+    const record = token === undefined ? null : await book.bearerOf(token)
+    if (record === null) {
+      void reply.header('www-authenticate', 'Bearer error="invalid_token"')
+      throw new TocsinError('unauthorized', 'this token is not valid, or not any more')
+    }
+    const { id, scopes, topicPrefix, rate, bodyBytesMax } = record
+    return { tokenId: id, scopes, topicPrefix, rate: rate ?? usual, bodyBytesMax }
+  }
+
+  function limit({ tokenId, rate }: Access): void {
+    if (tokenId === null || rate === null) return
+    const nowMs = clock.monotonicNow()
+    const governor = governors.get(tokenId) ?? new Governor()
+    governors.set(tokenId, governor)
+    if (governor.take(1, rate, nowMs) === 1) return
+    const retryInMs = Math.max(0, governor.nextMs(rate, nowMs) - nowMs)
+    throw new TocsinError('rate-limited', `this token may send ${rate.limit} requests in ${rate.perMs} ms`, {
+      retryInMs,
+    })
+  }
+}
+
+/** Without tokens only programs of this machine may come in, and no web page that a browser of this machine shows. */
+function openly(request: FastifyRequest): Access {
+  const { host = '', origin, 'sec-fetch-site': site } = request.headers
+  if (!HERE.test(host))
+    throw new TocsinError(
+      'forbidden',
+      'without tokens this server answers only to localhost; make a token first',
+    )
+  // An image or a script of a page has no Origin; where it comes from the browser says otherwise.
+  if ((origin !== undefined && origin !== `http://${host}`) || site === 'cross-site')
+    throw new TocsinError('forbidden', 'without tokens this server does not answer to pages of other sites')
+  return OPEN
+}
+
+function noRoute({ method }: FastifyRequest): TocsinError {
+  return new TocsinError('not-found', `there is no ${method} here; GET /openapi.json lists what there is`)
+}
+
+/** Also of topics that come in a query. */
+export function checkTopic({ topicPrefix }: Access, topic: string): void {
+  checkTopicName(topic)
+  if (topicPrefix !== null && !topic.startsWith(topicPrefix))
+    throw new TocsinError('forbidden', `this token is for topics that begin with '${topicPrefix}'`, {
+      field: 'topic',
+    })
+}
+
+/** The topics that whoever asks may see. */
+export function seenBy(access: Access | null, topics: readonly string[]): string[] {
+  const prefix = access?.topicPrefix ?? null
+  return topics.filter((topic) => prefix === null || topic.startsWith(prefix))
+}

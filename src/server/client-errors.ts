@@ -1,0 +1,37 @@
+import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import { ERROR_TABLE, type ErrorCode, TocsinError } from '../errors.ts'
+import { errorBody } from './api-error.ts'
+import { SECURITY } from './headers.ts'
+
+const BY_NODE: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers-too-large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'too-large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request-timeout',
+}
+
+/** What could not even be read as a request is answered on the bare connection, which is closed then. */
+export function refuseRaw(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
+    socket.destroy()
+    return
+  }
+  const code = BY_NODE[error.code ?? ''] ?? 'bad-request'
+  const { status, means } = ERROR_TABLE[code]
+  const body = JSON.stringify(errorBody(new TocsinError(code, means)))
+  const headers = {
+    ...SECURITY,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  }
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
+  // Not `end` alone: whoever does not close its side would keep ours.
+  socket.destroySoon()
+}
+
+/** An answer has begun: ours would be read as a part of it. Node's own handler looks there, too, for want of a better place. */
+function isAnswering(socket: Socket): boolean {
+  return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true
+}

@@ -1,0 +1,15 @@
+import type { FastifyRequest } from 'fastify'
+
+/** On every answer. Nothing here is to be shown by a browser, framed, guessed at or kept. */
+export const SECURITY = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+} as const
+
+export function headersOf({ id }: FastifyRequest): Record<string, string> {
+  return { ...SECURITY, 'x-request-id': id }
+}

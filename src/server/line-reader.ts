@@ -1,0 +1,112 @@
+/** From the chunks of a body to its lines, many at a time, in flat memory. */
+import { isUtf8 } from 'node:buffer'
+
+export interface Line {
+  /** Counted from 1, empty ones included. */
+  readonly number: number
+  /** Without its end; null: it is not UTF-8, or too long to be read. */
+  readonly text: string | null
+  readonly problem: 'not-utf8' | 'too-long' | null
+}
+
+/** Pieces have at most so many, however short they are. */
+const LINES_MAX = 1_000
+const NEWLINE = 0x0a
+const RETURN = 0x0d
+
+/** Pieces of lines, as soon as they are there. Empty ones are counted and left out. */
+export async function* linesOf(
+  body: AsyncIterable<Buffer>,
+  lineBytesMax: number,
+): AsyncGenerator<readonly Line[]> {
+  const reader = new LineReader(lineBytesMax)
+  for await (const chunk of body) yield* piecesOf(reader.take(chunk))
+  yield* piecesOf(reader.end())
+}
+
+class LineReader {
+  readonly #lineBytesMax: number
+  #number = 0
+  /** The beginning of a line whose end has not come yet. It is let go when it gets too long, and counted on. */
+  #rest: Buffer[] = []
+  #restBytes = 0
+
+  constructor(lineBytesMax: number) {
+    this.#lineBytesMax = lineBytesMax
+  }
+
+  /** The lines that end in this chunk. */
+  take(chunk: Buffer): Line[] {
+    const last = chunk.lastIndexOf(NEWLINE)
+    if (last === -1) {
+      this.#keep(chunk)
+      return []
+    }
+    const lines: Line[] = []
+    let from = 0
+    if (this.#restBytes > 0) {
+      const end = chunk.indexOf(NEWLINE)
+      this.#keep(chunk.subarray(0, end))
+      this.#pushRest(lines)
+      from = end + 1
+    }
+    if (from <= last) this.#pushAll(lines, chunk.subarray(from, last))
+    this.#keep(chunk.subarray(last + 1))
+    return lines
+  }
+
+  /** The last line, where nothing ends it. */
+  end(): Line[] {
+    const lines: Line[] = []
+    if (this.#restBytes > 0) this.#pushRest(lines)
+    return lines
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#restBytes += bytes.length
+    if (this.#restBytes > this.#lineBytesMax) this.#rest = []
+    else if (bytes.length > 0) this.#rest.push(bytes)
+  }
+
+  #pushRest(lines: Line[]): void {
+    if (this.#restBytes > this.#lineBytesMax) this.#pushProblem(lines, 'too-long')
+    else this.#push(lines, Buffer.concat(this.#rest))
+    this.#rest = []
+    this.#restBytes = 0
+  }
+
+  /** Decoded in one go, which is nearly always possible: only where something is wrong one line after another is looked at. */
+  #pushAll(lines: Line[], block: Buffer): void {
+    if (block.length <= this.#lineBytesMax && isUtf8(block)) {
+      for (const text of block.toString('utf8').split('\n')) this.#pushText(lines, text)
+      return
+    }
+    for (let at = 0; at <= block.length;) {
+      const found = block.indexOf(NEWLINE, at)
+      const end = found === -1 ? block.length : found
+      this.#push(lines, block.subarray(at, end))
+      at = end + 1
+    }
+  }
+
+  #push(lines: Line[], line: Buffer): void {
+    if (line.length > this.#lineBytesMax) this.#pushProblem(lines, 'too-long')
+    else if (isUtf8(line)) this.#pushText(lines, line.toString('utf8'))
+    else this.#pushProblem(lines, 'not-utf8')
+  }
+
+  #pushText(lines: Line[], text: string): void {
+    this.#number++
+    const isWindows = text.charCodeAt(text.length - 1) === RETURN
+    if (text.length > (isWindows ? 1 : 0))
+      lines.push({ number: this.#number, text: isWindows ? text.slice(0, -1) : text, problem: null })
+  }
+
+  #pushProblem(lines: Line[], problem: 'not-utf8' | 'too-long'): void {
+    lines.push({ number: ++this.#number, text: null, problem })
+  }
+}
+
+function* piecesOf(lines: readonly Line[]): Generator<readonly Line[]> {
+  for (let at = 0; at < lines.length; at += LINES_MAX) yield lines.slice(at, at + LINES_MAX)
+}

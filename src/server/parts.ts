@@ -1,0 +1,87 @@
+import type { FastifyInstance, RouteOptions } from 'fastify'
+import type { Clock } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
+import { nearest } from '../options.ts'
+import type { Tocsin } from '../tocsin.ts'
+import type { TopicHandle } from '../topic-handle.ts'
+import type { Scope } from '../token.ts'
+import { ref } from './schemas.ts'
+
+/** What routes work with. */
+export interface ServerParts {
+  readonly toc: Tocsin
+  readonly clock: Clock
+  /** Aborts when the server closes: whoever waits is answered at once. */
+  readonly closing: AbortSignal
+}
+
+export interface RouteDescription {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+  readonly url: string
+  readonly scope: Scope | null
+  readonly reach?: 'topic' | 'filtered' | 'whole'
+  readonly summary: string
+  readonly body?: object
+  readonly query?: object
+  /** By status; those of errors come by themselves. */
+  readonly answers: Readonly<Record<number, object>>
+  readonly consumes?: readonly string[]
+  readonly handler: RouteOptions['handler']
+}
+
+const ERROR = { ...ref('Error') }
+const TOPIC_PARAM = { type: 'string', description: 'The name of the topic.' }
+const KEY_PARAM = { type: 'string', description: 'The key of the task, percent-encoded.' }
+const ID_PARAM = { type: 'string', description: 'The id of the token.' }
+const PARAMS: Readonly<Record<string, object>> = { topic: TOPIC_PARAM, key: KEY_PARAM, id: ID_PARAM }
+
+/** One shape for all routes: who may, what comes in, what goes out. The document is made of the same. */
+export function route(app: FastifyInstance, description: RouteDescription): void {
+  const { method, url, scope, reach, summary, body, query, answers, consumes, handler } = description
+  const names = [...url.matchAll(/:(\w+)/g)].map(([, name]) => name as string)
+  const failures = scope === null ? [400] : [400, 401, 403, 404, 409, 412, 413, 415, 429, 503]
+  app.route({
+    method,
+    url,
+    config: { scope, ...(reach === undefined ? {} : { reach }) },
+    schema: {
+      summary,
+      ...(scope === null ? { security: [] } : { description: `Scope: ${scope}.` }),
+      ...(names.length === 0
+        ? {}
+        : {
+            params: {
+              type: 'object',
+              required: names,
+              properties: Object.fromEntries(names.map((name) => [name, PARAMS[name] ?? { type: 'string' }])),
+            },
+          }),
+      ...(query === undefined ? {} : { querystring: query }),
+      ...(body === undefined ? {} : { body }),
+      ...(consumes === undefined ? {} : { consumes: [...consumes] }),
+      response: {
+        ...Object.fromEntries(
+          Object.entries(answers).map(([status, schema]) => [
+            status,
+            { description: 'Answered.', ...schema },
+          ]),
+        ),
+        ...Object.fromEntries(
+          failures
+            .filter((status) => !(status in answers))
+            .map((status) => [status, { description: 'Refused, with a code that says why.', ...ERROR }]),
+        ),
+      },
+    },
+    handler,
+  })
+}
+
+/** A topic that somebody has declared or used: a typo creates nothing. */
+export async function knownTopic({ toc }: ServerParts, name: string): Promise<TopicHandle<unknown, unknown>> {
+  if (!toc.knows(name)) await toc.refreshTopics()
+  if (toc.knows(name)) return toc.handle(name)
+  const near = nearest(name, toc.topicNames())
+  const hint = near === null ? 'declare it first: PUT /v1/topics/{topic}' : `did you mean '${near}'?`
+  throw new TocsinError('unknown-topic', `there is no topic '${name}'; ${hint}`, { field: 'topic', hint })
+}

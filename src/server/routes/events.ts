@@ -1,0 +1,104 @@
+/** What this server sees, as it happens: a window, not a log. */
+import type { ServerResponse } from 'node:http'
+import type { FastifyInstance } from 'fastify'
+import { describeError, TocsinError } from '../../errors.ts'
+import { EVENT_NAMES, type EventName } from '../../events.ts'
+import { checkTopic } from '../access.ts'
+import { headersOf } from '../headers.ts'
+import { route, type ServerParts } from '../parts.ts'
+import { FIELDS, object, text } from '../schemas.ts'
+
+/** So that whoever stands in between does not take silence for the end. */
+const PING_MS = 15_000
+/** Whoever reads too slowly for this misses some, and is told how many. */
+const BUFFERED_MAX = 256 * 1_024
+
+export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: ServerParts): void {
+  route(app, {
+    method: 'GET',
+    url: '/v1/events',
+    scope: 'read',
+    reach: 'filtered',
+    summary: 'Events as they happen, as Server-Sent Events',
+    query: object({ topic: text('Only of this one.'), type: FIELDS.EVENT }, []),
+    answers: { 200: { content: { 'text/event-stream': { schema: { type: 'string' } } } } },
+    handler: async (request, reply) => {
+      const { topic, type } = request.query as { topic?: string; type?: EventName }
+      const prefix = request.access?.topicPrefix ?? null
+      if (topic !== undefined && request.access !== null) checkTopic(request.access, topic)
+      const isWanted = (of: string) =>
+        (topic === undefined || of === topic) && (prefix === null || of.startsWith(prefix))
+      void reply.hijack()
+      reply.raw.writeHead(200, { ...headersOf(request), 'content-type': 'text/event-stream' })
+      // Only asks whether it may: no events follow, and nobody waits for their end.
+      if (request.method === 'HEAD') {
+        reply.raw.end()
+        return reply
+      }
+      const stream = new EventStream(reply.raw)
+      const names = type === undefined ? EVENT_NAMES : [type]
+      const offs = names.map((name) =>
+        toc.on(name, (event) => {
+          if (isWanted(event.topic)) stream.send(name, plain(event))
+        }),
+      )
+      const ping = () => {
+        stream.ping()
+        callOff = clock.after(PING_MS, ping, true)
+      }
+      let callOff = () => {}
+      const end = () => reply.raw.end()
+      closing.addEventListener('abort', end, { once: true })
+      reply.raw.once('close', () => {
+        callOff()
+        for (const off of offs) off()
+        closing.removeEventListener('abort', end)
+      })
+      stream.comment('listening')
+      callOff = clock.after(PING_MS, ping, true)
+      return reply
+    },
+  })
+}
+
+class EventStream {
+  readonly #response: ServerResponse
+  #missed = 0
+
+  constructor(response: ServerResponse) {
+    this.#response = response
+  }
+
+  send(name: string, event: object): void {
+    if (!this.#hasRoom()) this.#missed++
+    else this.#write(name, event)
+  }
+
+  ping(): void {
+    if (this.#hasRoom()) this.comment('ping')
+  }
+
+  comment(text: string): void {
+    this.#response.write(`: ${text}\n\n`)
+  }
+
+  /** Also tells what was missed, once there is room to. */
+  #hasRoom(): boolean {
+    if (this.#response.writableLength > BUFFERED_MAX) return false
+    if (this.#missed > 0) this.#write('missed', { count: this.#missed })
+    this.#missed = 0
+    return true
+  }
+
+  #write(name: string, event: object): void {
+    this.#response.write(`event: ${name}\ndata: ${JSON.stringify(event)}\n\n`)
+  }
+}
+
+/** An error is told by its code, or in one line: never with a stack. */
+function plain(event: object): object {
+  if (!('error' in event) || typeof event.error === 'string') return event
+  const { error } = event
+  const code = TocsinError.is(error) ? error.code : 'internal'
+  return { ...event, error: { code, message: TocsinError.is(error) ? error.message : describeError(error) } }
+}

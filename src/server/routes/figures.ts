@@ -1,0 +1,108 @@
+/** What there is, what is coming, who is there, and whether the books balance. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { checkTopic, seenBy } from '../access.ts'
+import { knownTopic, route, type ServerParts } from '../parts.ts'
+import { answer, FIELDS, instant, list, object, ref, text } from '../schemas.ts'
+import { topicStats } from '../topic-stats.ts'
+
+const { AT, COUNTS } = FIELDS
+const TOPIC = text('Only this one.')
+
+export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
+  const { toc, clock } = parts
+
+  /** The one that was asked for, or all that whoever asks may see. */
+  const topicsOf = async (request: FastifyRequest): Promise<string[]> => {
+    const { topic } = request.query as { topic?: string }
+    if (topic === undefined) {
+      await toc.refreshTopics()
+      return seenBy(request.access, toc.topicNames())
+    }
+    if (request.access !== null) checkTopic(request.access, topic)
+    await knownTopic(parts, topic)
+    return [topic]
+  }
+
+  route(app, {
+    method: 'GET',
+    url: '/v1/stats',
+    scope: 'read',
+    reach: 'filtered',
+    summary: 'How many tasks wait, are due, in hand and dead',
+    query: object({ topic: TOPIC }, []),
+    answers: {
+      200: answer({
+        at: instant('When it was counted.'),
+        topics: list(ref('TopicStats')),
+        total: answer(COUNTS),
+      }),
+    },
+    handler: async (request) => {
+      const topics = await Promise.all(
+        (await topicsOf(request)).map((name) => topicStats(toc.handle(name), name)),
+      )
+      const total = { pending: 0, due: 0, claimed: 0, dead: 0 }
+      for (const one of topics)
+        for (const name of Object.keys(total) as (keyof typeof total)[]) total[name] += one[name]
+      return { at: new Date(clock.now()), topics, total }
+    },
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/v1/forecast',
+    scope: 'read',
+    reach: 'filtered',
+    summary: 'How many tasks ring in each step of time to come',
+    query: object({ topic: TOPIC, from: AT, to: AT, step: text("Of one step: '1m' by default.") }, ['to']),
+    answers: {
+      200: answer({ topics: list(answer({ topic: text('Its name.'), steps: list(ref('ForecastStep')) })) }),
+    },
+    handler: async (request) => {
+      const { topic: _, ...span } = request.query as {
+        topic?: string
+        from?: string
+        to: string
+        step?: string
+      }
+      const names = await topicsOf(request)
+      const forecasts = await Promise.all(names.map((name) => toc.handle(name).forecast(span)))
+      return { topics: names.map((topic, i) => ({ topic, steps: forecasts[i] })) }
+    },
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/v1/nodes',
+    scope: 'read',
+    reach: 'whole',
+    summary: 'The processes of the cluster that are alive',
+    answers: { 200: answer({ nodes: list(ref('NodeInfo')) }) },
+    handler: async () => ({ nodes: await toc.nodes() }),
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/v1/audit',
+    scope: 'admin',
+    reach: 'filtered',
+    summary: 'Whether the books balance; what does not fit is put right',
+    answers: {
+      200: answer({
+        balances: { type: 'boolean', description: 'All of them do.' },
+        topics: list(ref('TopicAudit')),
+      }),
+    },
+    handler: async (request) => {
+      const audits = await toc.audit()
+      const seen = new Set(
+        seenBy(
+          request.access,
+          audits.map(({ topic }) => topic),
+        ),
+      )
+      const topics = audits.filter(({ topic }) => seen.has(topic))
+      return { balances: topics.every(({ balances }) => balances), topics }
+    },
+  })
+}

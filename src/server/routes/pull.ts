@@ -1,0 +1,125 @@
+/** Pull consumption: any language can be a worker. */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { durationMs } from '../../duration.ts'
+import { badOption } from '../../options.ts'
+import type { Verdict } from '../../runtime/verdict.ts'
+import { boundedText } from '../../errors.ts'
+import { knownTopic, route, type ServerParts } from '../parts.ts'
+import { answer, CLAIM_MAX, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
+
+const CLAIM = 100
+const WAIT_MS_MAX = 60_000
+/** A lease that ends before its answer has arrived is of no use to anybody. */
+const LEASE_MS_MIN = 1_000
+const LEASE_MS_MAX = 86_400_000
+
+interface Settlement {
+  readonly key: string
+  readonly token: string
+  readonly outcome: 'done' | 'retry' | 'snooze' | 'dead'
+  readonly delay?: string
+  readonly reason?: string
+}
+
+const { KEY, TOKEN, LEASE, WAIT } = FIELDS
+const resultOf = (...outcomes: string[]) =>
+  answer({ results: list(answer({ key: KEY, outcome: { enum: outcomes } })) })
+
+export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
+  const topicOf = (request: FastifyRequest) => knownTopic(parts, (request.params as { topic: string }).topic)
+
+  route(app, {
+    method: 'POST',
+    url: '/v1/topics/:topic/claim',
+    scope: 'consume',
+    summary: 'Take tasks that are due, or wait for them',
+    body: object(
+      { limit: { type: 'integer', minimum: 1, maximum: CLAIM_MAX }, wait: WAIT, lease: LEASE },
+      [],
+    ),
+    answers: { 200: answer({ tasks: list(ref('ClaimedTask')) }) },
+    handler: async (request, reply) => {
+      const topic = await topicOf(request)
+      const {
+        limit = CLAIM,
+        wait = '0s',
+        lease,
+      } = request.body as { limit?: number; wait?: string; lease?: string }
+      const waitMs = durationMs(wait, 'wait')
+      if (waitMs > WAIT_MS_MAX) throw badOption('wait', 'expected at most 60s; ask again when nothing came')
+      const { desk } = topic
+      const leaseMs = await leaseOf(topic, lease)
+      const gone = new AbortController()
+      reply.raw.once('close', () => gone.abort())
+      const tasks = await desk.claim(limit, leaseMs, waitMs, AbortSignal.any([gone.signal, parts.closing]))
+      // Whoever did not get the answer does not have the tasks: others need not wait for their leases.
+      if (tasks.length > 0)
+        reply.raw.once('close', () => {
+          if (!reply.raw.writableFinished) void desk.giveBack(tasks)
+        })
+      return { tasks }
+    },
+  })
+
+  route(app, {
+    method: 'POST',
+    url: '/v1/topics/:topic/settle',
+    scope: 'consume',
+    summary: 'Say how tasks went',
+    body: object({ tasks: list(ref('Settlement'), { minItems: 1, maxItems: TASKS_MAX }) }),
+    answers: { 200: resultOf('settled', 'stale') },
+    handler: async (request) => {
+      const topic = await topicOf(request)
+      const { tasks } = request.body as { tasks: Settlement[] }
+      const items = tasks.map(({ key, token, ...said }, i) => ({ key, token, verdict: verdictOf(said, i) }))
+      const answers = await topic.desk.settle(items)
+      return { results: tasks.map(({ key }, i) => ({ key, outcome: answers[i] })) }
+    },
+  })
+
+  route(app, {
+    method: 'POST',
+    url: '/v1/topics/:topic/extend',
+    scope: 'consume',
+    summary: 'Keep tasks for longer',
+    body: object(
+      { tasks: list(object({ key: KEY, token: TOKEN }), { minItems: 1, maxItems: TASKS_MAX }), lease: LEASE },
+      ['tasks'],
+    ),
+    answers: { 200: resultOf('extended', 'stale') },
+    handler: async (request) => {
+      const topic = await topicOf(request)
+      const { tasks, lease } = request.body as { tasks: { key: string; token: string }[]; lease?: string }
+      const answers = await topic.desk.extend(tasks, await leaseOf(topic, lease))
+      return { results: tasks.map(({ key }, i) => ({ key, outcome: answers[i] })) }
+    },
+  })
+}
+
+async function leaseOf(
+  topic: Awaited<ReturnType<typeof knownTopic>>,
+  lease: string | undefined,
+): Promise<number> {
+  const given = lease ?? (await topic.config()).effective.lease ?? '30s'
+  const ms = durationMs(given, 'lease')
+  if (ms >= LEASE_MS_MIN && ms <= LEASE_MS_MAX) return ms
+  if (lease === undefined) return Math.max(ms, LEASE_MS_MIN)
+  throw badOption('lease', 'expected 1s to 1d')
+}
+
+function verdictOf({ outcome, delay, reason }: Omit<Settlement, 'key' | 'token'>, i: number): Verdict {
+  const at = (field: string) => `tasks[${i}].${field}`
+  const delayMs = delay === undefined ? null : durationMs(delay, at('delay'))
+  const why = boundedText(reason ?? '')
+  switch (outcome) {
+    case 'done':
+      return { kind: 'done' }
+    case 'snooze':
+      if (delayMs === null) throw badOption(at('delay'), "is missing: say for how long, like '5m'")
+      return { kind: 'snooze', delayMs }
+    case 'retry':
+      return { kind: 'failed', delayMs, error: why || 'its consumer asked for a retry' }
+    case 'dead':
+      return { kind: 'dead', error: why || 'rejected by its consumer' }
+  }
+}

@@ -1,0 +1,60 @@
+/** For whoever runs the server: is it alive, can it work, what can it do. */
+import type { FastifyInstance } from 'fastify'
+import type { Registry } from 'prom-client'
+import { withDeadline } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
+import { route, type ServerParts } from '../parts.ts'
+import { answer, ref, text } from '../schemas.ts'
+
+const READY_WITHIN_MS = 2_000
+
+export function systemRoutes(
+  app: FastifyInstance,
+  { toc, clock, closing }: ServerParts,
+  registry: Registry,
+): void {
+  route(app, {
+    method: 'GET',
+    url: '/healthz',
+    scope: null,
+    summary: 'Whether the process lives',
+    answers: { 200: answer({ status: { const: 'ok' } }) },
+    handler: async () => ({ status: 'ok' }),
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/readyz',
+    scope: null,
+    summary: 'Whether it can work: its stores answer, and it does not close',
+    answers: { 200: answer({ status: { const: 'ready' } }), 503: ref('Error') },
+    handler: async () => {
+      if (closing.aborted) throw new TocsinError('closed', 'the server closes')
+      const late = () => new TocsinError('timetable-unavailable', 'its stores do not answer')
+      await withDeadline(clock, READY_WITHIN_MS, toc.recordMs(), late)
+      return { status: 'ready' }
+    },
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/metrics',
+    scope: 'read',
+    reach: 'whole',
+    summary: 'Figures for Prometheus',
+    answers: { 200: { content: { 'text/plain': { schema: text('In its exposition format.') } } } },
+    handler: async (_request, reply) => {
+      const figures = await registry.metrics()
+      return reply.type(registry.contentType).send(figures)
+    },
+  })
+
+  route(app, {
+    method: 'GET',
+    url: '/openapi.json',
+    scope: null,
+    summary: 'This document',
+    answers: { 200: { type: 'object', additionalProperties: true } },
+    handler: async () => app.swagger(),
+  })
+}

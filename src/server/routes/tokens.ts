@@ -1,0 +1,143 @@
+/** Making, changing and taking back tokens. */
+import type { FastifyInstance } from 'fastify'
+import type { Clock } from '../../clock.ts'
+import { durationMs, durationText } from '../../duration.ts'
+import { TocsinError } from '../../errors.ts'
+import type { Scope, TokenRecord } from '../../token.ts'
+import { SCOPES } from '../../token.ts'
+import { route } from '../parts.ts'
+import { answer, duration, list, object, ref, text } from '../schemas.ts'
+import type { TokenBook } from '../token-book.ts'
+
+const OVERLAP = '1d'
+const RATE_MAX = 1_000_000
+const BODY_BYTES_MAX = 1_073_741_824
+
+interface Wanted {
+  readonly name: string
+  readonly scopes: Scope[]
+  readonly topicPrefix?: string
+  readonly expiresIn?: string
+  readonly rate?: { readonly limit: number; readonly per: string }
+  readonly bodyBytesMax?: number
+}
+
+const WANTED = object(
+  {
+    name: text('What it is for, so that somebody knows later.', {
+      minLength: 1,
+      maxLength: 100,
+      // Neither control characters nor half pairs: not every store takes them.
+      pattern: String.raw`^[^\p{Cc}\p{Cs}]+$`,
+    }),
+    scopes: list({ enum: [...SCOPES] }, { minItems: 1, uniqueItems: true }),
+    topicPrefix: text('Only for topics whose names begin so.', { pattern: '^[a-z][a-z0-9._-]{0,63}$' }),
+    expiresIn: duration('How long it is good for; for ever otherwise.'),
+    rate: object({
+      limit: { type: 'integer', minimum: 1, maximum: RATE_MAX, description: 'Requests.' },
+      per: duration('In any such span.'),
+    }),
+    bodyBytesMax: { type: 'integer', minimum: 1, maximum: BODY_BYTES_MAX, description: 'The largest body.' },
+  },
+  ['name', 'scopes'],
+)
+
+export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock): void {
+  route(app, {
+    method: 'GET',
+    url: '/v1/tokens',
+    scope: 'admin',
+    reach: 'whole',
+    summary: 'List tokens; their secrets are known to nobody',
+    answers: { 200: answer({ tokens: list(ref('Token')) }) },
+    handler: async () => ({ tokens: (await book.list()).map(shown) }),
+  })
+
+  route(app, {
+    method: 'POST',
+    url: '/v1/tokens',
+    scope: 'admin',
+    reach: 'whole',
+    summary: 'Make a token; its secret is shown this once',
+    body: WANTED,
+    answers: { 201: ref('NewToken') },
+    handler: async (request, reply) => {
+      const {
+        name,
+        scopes,
+        topicPrefix = null,
+        expiresIn,
+        rate,
+        bodyBytesMax = null,
+      } = request.body as Wanted
+      const lifeMs = expiresIn === undefined ? null : durationMs(expiresIn, 'expiresIn')
+      if (lifeMs === 0)
+        throw new TocsinError('bad-duration', 'expiresIn: expected at least 1ms', { field: 'expiresIn' })
+      const perMs = rate === undefined ? 0 : durationMs(rate.per, 'rate.per')
+      if (rate !== undefined && perMs === 0)
+        throw new TocsinError('bad-duration', 'rate.per: expected at least 1ms', { field: 'rate.per' })
+      const { record, token } = await book.create({
+        name,
+        scopes,
+        topicPrefix,
+        expiresMs: lifeMs === null ? null : clock.now() + lifeMs,
+        rate: rate === undefined ? null : { limit: rate.limit, perMs },
+        bodyBytesMax,
+      })
+      return reply.code(201).send({ ...shown(record), token })
+    },
+  })
+
+  route(app, {
+    method: 'POST',
+    url: '/v1/tokens/:id/rotate',
+    scope: 'admin',
+    reach: 'whole',
+    summary: 'Make a token that may do the same; the old one ends after the overlap',
+    body: object({ overlap: duration('How long the old one is still good.') }, []),
+    answers: { 201: ref('NewToken') },
+    handler: async (request, reply) => {
+      const { id } = request.params as { id: string }
+      const { overlap = OVERLAP } = request.body as { overlap?: string }
+      const { record, token } = await book.rotate(id, durationMs(overlap, 'overlap'))
+      return reply.code(201).send({ ...shown(record), token })
+    },
+  })
+
+  route(app, {
+    method: 'DELETE',
+    url: '/v1/tokens/:id',
+    scope: 'admin',
+    reach: 'whole',
+    summary: 'Take a token back',
+    answers: { 200: answer({ id: text('It is good for nothing any more.') }) },
+    handler: async (request) => {
+      const { id } = request.params as { id: string }
+      await book.revoke(id)
+      return { id }
+    },
+  })
+}
+
+/** Everything but the hash. */
+function shown({
+  id,
+  name,
+  scopes,
+  topicPrefix,
+  createdMs,
+  expiresMs,
+  rate,
+  bodyBytesMax,
+}: TokenRecord): object {
+  return {
+    id,
+    name,
+    scopes,
+    topicPrefix,
+    createdAt: new Date(createdMs),
+    expiresAt: expiresMs === null ? null : new Date(expiresMs),
+    rate: rate === null ? null : { limit: rate.limit, per: durationText(rate.perMs) },
+    bodyBytesMax,
+  }
+}

@@ -1,0 +1,145 @@
+/** From what whoever starts it says to a server that listens. */
+import type { AddressInfo } from 'node:net'
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
+import { systemClock } from '../clock.ts'
+import { type Duration, durationMs } from '../duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import { STORE_FIELDS, type StoreOptions } from '../open-store.ts'
+import { badOption, checkOptions, wholeNumber } from '../options.ts'
+import { systemRandom } from '../random.ts'
+import { Tocsin } from '../tocsin.ts'
+import { Metrics } from './metrics.ts'
+import { buildServer } from './server.ts'
+import { TokenBook } from './token-book.ts'
+
+export interface ServeOptions extends StoreOptions {
+  /** What this process is called among the others. */
+  readonly node?: string | undefined
+  /** 127.0.0.1 by default. Anything beyond this machine needs a token first. */
+  readonly host?: string | undefined
+  /** 7420 by default; 0: any that is free. */
+  readonly port?: number | undefined
+  /** A token with all rights that lies on no board: to make the first ones with. */
+  readonly adminToken?: string | undefined
+  /** How many requests each token may send; a token may have a limit of its own. */
+  readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
+  /** The largest JSON body; 16 MiB by default. Streams have no end. */
+  readonly bodyBytesMax?: number | undefined
+  /** 'info' by default; 'silent' for none. */
+  readonly logLevel?: string | undefined
+  /** Where log lines go: standard output by default. */
+  readonly logTo?: DestinationStream | undefined
+}
+
+export interface Served extends AsyncDisposable {
+  readonly url: string
+  readonly toc: Tocsin
+  /** Answers whoever waits, lets requests end, and closes the Tocsin. Idempotent. */
+  close(): Promise<void>
+}
+
+export const PORT = 7420
+const HOST = '127.0.0.1'
+const BODY_BYTES_MAX = 16 * 1_024 * 1_024
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i
+const OWN_FIELDS = ['node', 'host', 'port', 'adminToken', 'rate', 'bodyBytesMax', 'logLevel', 'logTo']
+
+export async function serve(options: ServeOptions = {}): Promise<Served> {
+  checkOptions(options, [...STORE_FIELDS, ...OWN_FIELDS], 'serve')
+  const { host = HOST, adminToken, logTo, ...rest } = options
+  const port = wholeNumber(options.port ?? PORT, 0, 65_535, 'port')
+  const bodyBytesMax = wholeNumber(options.bodyBytesMax ?? BODY_BYTES_MAX, 1, 2 ** 30, 'bodyBytesMax')
+  const rate = rateOf(options.rate)
+  const logger = loggerOf(options.logLevel, logTo)
+  const store = Object.fromEntries(Object.entries(rest).filter(([name]) => isOfStore(name)))
+  const isLoopback = LOOPBACK.test(host)
+  const clock = systemClock
+  const metrics = new Metrics(clock)
+  const toc = await Tocsin.open({ ...store, logger }, metrics)
+  try {
+    const book = new TokenBook(toc.tokenBoard, clock, systemRandom, adminToken ?? null)
+    if (!isLoopback) await checkLocked(book, host, adminToken)
+    const app = await buildServer({
+      toc,
+      book,
+      metrics,
+      clock,
+      random: systemRandom,
+      logger,
+      isLoopback,
+      rate,
+      bodyBytesMax,
+    })
+    const close = once(async () => {
+      await app.close()
+      await toc.close()
+    })
+    await app.listen({ host, port }).catch((error: unknown) => {
+      throw notListening(error, host, port)
+    })
+    const { port: bound } = app.server.address() as AddressInfo
+    const url = `http://${host.includes(':') ? `[${host}]` : host}:${bound}`
+    return { url, toc, close, [Symbol.asyncDispose]: close }
+  } catch (error) {
+    await toc.close()
+    throw error
+  }
+}
+
+function isOfStore(name: string): boolean {
+  return STORE_FIELDS.includes(name) || name === 'node'
+}
+
+/** A door to the whole network has a lock before it is opened. */
+async function checkLocked(book: TokenBook, host: string, adminToken: string | undefined): Promise<void> {
+  if (adminToken !== undefined) return
+  const nowMs = systemClock.now()
+  const valid = (await book.list()).filter(({ expiresMs }) => expiresMs === null || expiresMs > nowMs)
+  if (valid.length > 0) return
+  throw badOption(
+    'host',
+    `${describeValue(host)} can be reached from other machines, and nobody has a token yet. Start on 127.0.0.1 and run 'tocsin tokens create', or set TOCSIN_ADMIN_TOKEN`,
+  )
+}
+
+function rateOf(rate: ServeOptions['rate']): { limit: number; perMs: number } | null {
+  if (rate === undefined) return null
+  checkOptions(rate, ['limit', 'per'], 'rate')
+  const perMs = durationMs(rate.per, 'rate.per')
+  if (perMs < 1) throw badOption('rate.per', 'expected at least 1ms')
+  return { limit: wholeNumber(rate.limit, 1, 1_000_000, 'rate.limit'), perMs }
+}
+
+function loggerOf(level = 'info', to: DestinationStream | undefined): PinoLogger {
+  if (!LOG_LEVELS.includes(level))
+    throw badOption('logLevel', `${describeValue(level)}; use ${LOG_LEVELS.join(', ')}`)
+  const options = { level, serializers: { error: plainError } }
+  return to === undefined ? pino(options) : pino(options, to)
+}
+
+/** What was wrong, by its code, and where; not whatever else an error of a driver carries, such as an address with a password. */
+function plainError(error: unknown): object {
+  if (!(error instanceof Error)) return { message: String(error) }
+  const { name, message, stack } = error
+  return TocsinError.is(error) ? { code: error.code, message } : { name, message, stack }
+}
+
+function notListening(error: unknown, host: string, port: number): Error {
+  const { code } = error as { code?: string }
+  if (code === 'EADDRINUSE')
+    return badOption(
+      'port',
+      `${port} is in use on ${host}; another server runs there, or choose another: --port`,
+    )
+  if (code === 'EACCES')
+    return badOption('port', `this user may not listen on ${port}; choose one above 1023`)
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return badOption('host', `${describeValue(host)} is no address of this machine`)
+  return error as Error
+}
+
+function once(work: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | null = null
+  return () => (done ??= work())
+}

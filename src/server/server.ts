@@ -1,0 +1,162 @@
+/**
+ * The HTTP face of a Tocsin:
+ *
+ *   request ──▶ access (who, how much) ──▶ body ──▶ schema ──▶ route ──▶ Tocsin
+ *
+ * Routes are thin: they read what came, call the library as any program would, and shape the answer.
+ */
+import swagger from '@fastify/swagger'
+import fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+} from 'fastify'
+import type { Clock } from '../clock.ts'
+import { TocsinError } from '../errors.ts'
+import type { Random } from '../random.ts'
+import type { Rate } from '../runtime/governor.ts'
+import type { Tocsin } from '../tocsin.ts'
+import { VERSION } from '../version.ts'
+import { useAccess } from './access.ts'
+import { asTocsinError, errorBody, retryAfterSeconds } from './api-error.ts'
+import { useBodies } from './bodies.ts'
+import { refuseRaw } from './client-errors.ts'
+import { headersOf } from './headers.ts'
+import type { Metrics } from './metrics.ts'
+import type { ServerParts } from './parts.ts'
+import { eventRoutes } from './routes/events.ts'
+import { figureRoutes } from './routes/figures.ts'
+import { pullRoutes } from './routes/pull.ts'
+import { systemRoutes } from './routes/system.ts'
+import { taskRoutes } from './routes/tasks.ts'
+import { tokenRoutes } from './routes/tokens.ts'
+import { topicRoutes } from './routes/topics.ts'
+import { SHARED } from './schemas.ts'
+import type { TokenBook } from './token-book.ts'
+import { useValidation } from './validation.ts'
+
+export interface ServerOptions {
+  readonly toc: Tocsin
+  readonly book: TokenBook
+  readonly metrics: Metrics
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: FastifyBaseLogger
+  /** It is bound to this machine alone: before there are tokens, none is needed. */
+  readonly isLoopback: boolean
+  /** Of each token that has none of its own. */
+  readonly rate: Rate | null
+  readonly bodyBytesMax: number
+}
+
+/** A whole body has to come within this; and the headers within the other. */
+const BODY_MS = 30_000
+const HEADERS_MS = 20_000
+/** A connection on which nothing at all happens is closed: longer than the longest poll. */
+const SILENCE_MS = 120_000
+const KEEP_ALIVE_MS = 75_000
+const HEADER_BYTES_MAX = 16_384
+/** Keys have 256 bytes, each of which may be written as three characters. */
+const PARAM_LENGTH_MAX = 1_024
+const JSON_TYPE = 'application/json; charset=utf-8'
+const REQUEST_ID = /^[\w.-]{1,64}$/
+
+export async function buildServer(options: ServerOptions): Promise<FastifyInstance> {
+  const { toc, book, metrics, clock, random, logger, isLoopback, rate, bodyBytesMax } = options
+  const closing = new AbortController()
+  const parts: ServerParts = { toc, clock, closing: closing.signal }
+  const app = fastify({
+    loggerInstance: logger,
+    // Said once for each request, when it is over, with what matters and no header.
+    logController: new LogController({ disableRequestLogging: true }),
+    genReqId: ({ headers }) => {
+      const given = headers['x-request-id']
+      return typeof given === 'string' && REQUEST_ID.test(given) ? given : random.uniqueId()
+    },
+    routerOptions: { maxParamLength: PARAM_LENGTH_MAX, ignoreTrailingSlash: false },
+    forceCloseConnections: 'idle',
+    connectionTimeout: SILENCE_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Streams of any length: a body that is taken as a whole has a deadline of its own.
+    requestTimeout: 0,
+    http: { maxHeaderSize: HEADER_BYTES_MAX, headersTimeout: HEADERS_MS },
+    clientErrorHandler: refuseRaw,
+    frameworkErrors: (error, request, reply) => {
+      const known = asTocsinError(error) ?? new TocsinError('bad-request', 'the request cannot be read')
+      const { raw } = reply as FastifyReply
+      raw.writeHead(known.status, { ...headersOf(request), 'content-type': JSON_TYPE })
+      raw.end(JSON.stringify(errorBody(known, request.id)))
+    },
+  })
+  useValidation(app, SHARED)
+  useBodies(app, clock, { bytesMax: bodyBytesMax, deadlineMs: BODY_MS })
+  await app.register(swagger, documentOptions())
+  useAnswers(app, metrics)
+  useAccess(app, { book, clock, isLoopback, rate })
+  // Before connections are waited for: long polls, streams and events end now.
+  app.addHook('preClose', async () => closing.abort())
+  taskRoutes(app, parts)
+  pullRoutes(app, parts)
+  topicRoutes(app, parts)
+  figureRoutes(app, parts)
+  eventRoutes(app, parts)
+  tokenRoutes(app, book, clock)
+  systemRoutes(app, parts, metrics.registry)
+  metrics.watch(toc)
+  await app.ready()
+  return app
+}
+
+/** What every answer has, and how what went wrong is told. */
+function useAnswers(app: FastifyInstance, metrics: Metrics): void {
+  app.addHook('onSend', async (request, reply) => {
+    for (const [name, value] of Object.entries(headersOf(request))) void reply.header(name, value)
+  })
+  app.addHook('onResponse', async (request, reply) => {
+    const route = request.routeOptions.url ?? 'none'
+    const { statusCode: status, elapsedTime: tookMs } = reply
+    metrics.requested(request.method, route, status, tookMs)
+    const token = request.access?.tokenId ?? null
+    request.log.info({ method: request.method, route, status, tookMs: Math.round(tookMs), token }, 'answered')
+  })
+  app.setNotFoundHandler((request, reply) => {
+    const error = new TocsinError(
+      'not-found',
+      `there is no ${request.method} here; GET /openapi.json lists what there is`,
+    )
+    return reply.code(404).send(errorBody(error, request.id))
+  })
+  app.setErrorHandler((thrown, request, reply) => {
+    const known = asTocsinError(thrown)
+    if (known === null) request.log.error({ error: thrown }, 'a request failed in a way that nobody foresaw')
+    const error =
+      known ?? new TocsinError('internal', 'something went wrong here; the log has it under the request id')
+    const seconds = retryAfterSeconds(error)
+    if (seconds !== null) void reply.header('retry-after', seconds)
+    // The rest of a body that was refused half-way is not waited for.
+    if (error.status === 413 || error.status === 408) void reply.header('connection', 'close')
+    return reply.code(error.status).send(errorBody(error, request.id))
+  })
+}
+
+function documentOptions(): object {
+  return {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Tocsin',
+        version: VERSION,
+        description:
+          'A timeout center: schedule a task now, have it ring once, at its time. At least once, never early.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } },
+      security: [{ token: [] }],
+    },
+    refResolver: {
+      buildLocalReference: (json: { $id?: string }, _base: unknown, _fragment: unknown, i: number) =>
+        json.$id ?? `schema-${i}`,
+    },
+  }
+}

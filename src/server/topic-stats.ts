@@ -1,0 +1,20 @@
+import type { Topic } from '../topic-api.ts'
+
+export interface TopicStats {
+  readonly topic: string
+  readonly pending: number
+  readonly due: number
+  readonly claimed: number
+  readonly dead: number
+  readonly paused: boolean
+  readonly oldestOverdueMs: number
+}
+
+/** What a topic has, and for how long its oldest task has waited to be taken. */
+export async function topicStats(
+  handle: Topic<unknown, unknown> & { overdueMs(): Promise<number> },
+  topic: string,
+): Promise<TopicStats> {
+  const [counts, { paused }] = await Promise.all([handle.counts(), handle.config()])
+  return { topic, ...counts, paused, oldestOverdueMs: counts.due === 0 ? 0 : await handle.overdueMs() }
+}
