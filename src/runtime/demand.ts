@@ -9,6 +9,9 @@ export interface Pulled {
   /** The timetable's clock when it was handed over. */
   readonly firedMs: number
   readonly leaseUntilMs: number
+  /** Monotonic: nobody else can have it before its lease is over, counted from here. */
+  readonly sentMs: number
+  readonly leaseMs: number
 }
 
 /** One call that asks for tasks and waits for them. */

@@ -55,6 +55,8 @@ export class Demands implements PullerHost {
   #unwatch: () => void = () => {}
   #callOffIdle: () => void = () => {}
   readonly #unanswered: UnansweredClaims
+  /** What nobody has waited for. */
+  readonly #givingBack = new Set<Promise<void>>()
   /** Whom the claim is for that comes right after its reservation. */
   #next: { readonly demand: Demand; readonly places: number } | null = null
   #isClosed = false
@@ -78,7 +80,7 @@ export class Demands implements PullerHost {
         signal.removeEventListener('abort', leave)
         this.#waiting.delete(demand)
         if (this.#waiting.size === 0) this.#leaveSoon()
-        resolve(tasks)
+        resolve(this.#fresh(tasks))
       })
       const leave = () => demand.close()
       const callOff = this.#parts.clock.after(waitMs, () => {
@@ -117,6 +119,7 @@ export class Demands implements PullerHost {
     for (const demand of this.#waiting) demand.close()
     this.#callOffIdle()
     await this.#close()
+    await Promise.all(this.#givingBack)
   }
 
   reserve(whenRoom: () => void): number {
@@ -172,19 +175,27 @@ export class Demands implements PullerHost {
       isAnswered = true
       for (const key of claim.poisoned) onPoison(key)
       if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
-      const spentMs = clock.monotonicNow() - sent.sentMs
-      const common = { cell, stamp: claim.stamp, req: sent.request.req, firedMs: claim.nowMs }
+      const { sentMs } = sent
+      const spentMs = clock.monotonicNow() - sentMs
+      const common = {
+        cell,
+        stamp: claim.stamp,
+        req: sent.request.req,
+        firedMs: claim.nowMs,
+        sentMs,
+        leaseMs,
+      }
       // Of a claim whose first answer was lost, what is left of its lease.
       const leaseUntilMs = claim.nowMs + leaseMs - Math.ceil(spentMs)
       const tasks = claim.tasks.map((entry): Pulled => ({ ...common, entry, leaseUntilMs }))
       const isWanted = grant !== null && !grant.demand.isClosed && this.#mayClaim()
-      if (!isWanted || spentMs > leaseMs * SPENT_SHARE) await this.giveBack(tasks)
+      if (!isWanted || this.#isSpent(sentMs, leaseMs)) await this.giveBack(tasks)
       else brought = await this.#handedOut(at, await this.#admitted(at, tasks, from))
       return claim
     } finally {
       if (!isAnswered) this.#unanswered.keep(cell, sent)
       governor.giveBack(Math.max(0, limit - brought.length))
-      if (grant !== null) this.#hand(grant.demand, grant.places, brought)
+      if (grant !== null) this.#hand(grant.demand, grant.places, brought, from)
     }
   }
 
@@ -200,15 +211,34 @@ export class Demands implements PullerHost {
   }
 
   /** It may have left meanwhile: then nobody has them. */
-  #hand(demand: Demand, places: number, tasks: Pulled[]): void {
+  #hand(demand: Demand, places: number, tasks: Pulled[], from: 'lanes' | 'suspects'): void {
     // A repeated claim may bring more than there is room for now.
     const taken = demand.isClosed ? [] : tasks.slice(0, places)
-    void this.giveBack(tasks.slice(taken.length))
-    for (const task of taken) this.#parts.onFired(task)
+    this.#letGo(tasks.slice(taken.length))
     demand.release(places, taken)
-    if (demand.room === 0) demand.close()
+    // Whoever has a suspect gets nothing beside it.
+    if (demand.room === 0 || (from === 'suspects' && taken.length > 0)) demand.close()
     else this.#closeSoon(demand)
     this.#callIdle()
+  }
+
+  /** A demand waits for all claims under way: what came first may have come too early to be handed on by now. */
+  #fresh(tasks: readonly Pulled[]): Pulled[] {
+    const spent = tasks.filter(({ sentMs, leaseMs }) => this.#isSpent(sentMs, leaseMs))
+    this.#letGo(spent)
+    const fresh = tasks.filter((task) => !spent.includes(task))
+    for (const task of fresh) this.#parts.onFired(task)
+    return fresh
+  }
+
+  #isSpent(sentMs: number, leaseMs: number): boolean {
+    return this.#parts.clock.monotonicNow() - sentMs > leaseMs * SPENT_SHARE
+  }
+
+  #letGo(tasks: readonly Pulled[]): void {
+    if (tasks.length === 0) return
+    const done = this.giveBack(tasks).finally(() => this.#givingBack.delete(done))
+    this.#givingBack.add(done)
   }
 
   /** What is too late for its purpose ends here; a suspect's start is recorded before it is handed over. */

@@ -17,7 +17,8 @@ afterEach(async () => {
 })
 
 function deskOf(config: TopicConfig = {}, wrap?: (timetable: Timetable) => TaskStore) {
-  const toc = new TestTocsin(new VirtualClock(START_MS), 5, wrap)
+  const clock = new VirtualClock(START_MS)
+  const toc = new TestTocsin(clock, 5, wrap)
   opened.push(toc)
   const topic = toc.topic('pulled', config)
   const { desk } = toc.handle('pulled')
@@ -27,7 +28,7 @@ function deskOf(config: TopicConfig = {}, wrap?: (timetable: Timetable) => TaskS
     await toc.advance(waitMs)
     return pulled
   }
-  return { toc, topic, desk, pull }
+  return { toc, topic, desk, pull, clock }
 }
 
 const borne = (tasks: readonly PulledTask[]) => tasks.map(({ key, token }) => ({ key, token }))
@@ -156,6 +157,52 @@ describe('leases', () => {
     expect(handed).toEqual([1, 1, 1])
     expect(dead).toEqual(['killer poison'])
     expect(await topic.get('killer')).toMatchObject({ state: 'dead', deadCause: 'poison' })
+  })
+
+  it('a suspect comes alone, though whoever asks has room for others that are due', async () => {
+    const { toc, topic, desk, pull } = deskOf()
+    const keysOf = (letter: string, count: number) => Array.from({ length: count }, (_, n) => `${letter}${n}`)
+    const schedule = (keys: readonly string[]) =>
+      topic.scheduleMany(keys.map((key) => ({ key, delay: 0, payload: null })))
+    await schedule(keysOf('s', 10))
+    for (let lost = 0; lost < 20; lost += (await pull(10)).length) await toc.advance('1s')
+    await toc.advance('30s')
+    await schedule(keysOf('k', 100))
+    const answers: string[][] = []
+    for (let handed = 0; handed < 110;) {
+      const tasks = await pull(10, 8)
+      answers.push(tasks.map(({ key }) => key))
+      handed += tasks.length
+      await end(desk, tasks)
+    }
+    const suspects = answers.filter((keys) => keys.some((key) => key.startsWith('s')))
+    expect(suspects.map((keys) => keys.length)).toEqual(new Array(10).fill(1))
+  })
+
+  it('what came first, and waited for a claim that took its time, is not handed out when its lease is nearly over', async () => {
+    let slow = ''
+    const { toc, topic, desk, clock } = deskOf({}, (timetable) =>
+      withClaim(timetable, async (at, request) => {
+        const claim = await timetable.claim(at, request)
+        if (!claim.tasks.some(({ key }) => key === slow)) return claim
+        slow = ''
+        await new Promise<void>((resolve) => clock.after(6_000, () => resolve()))
+        return claim
+      }),
+    )
+    const keys = Array.from({ length: 20 }, (_, n) => `k${n}`)
+    slow = keys[0] as string
+    await topic.scheduleMany(keys.map((key) => ({ key, delay: 10, payload: null })))
+    const pulled = desk.claim(100, LEASE_MS, 1_000, never)
+    await toc.advance('7s')
+    expect(await pulled).toEqual([])
+    // They are for somebody else at once, as if they had not been claimed.
+    const again = desk.claim(100, LEASE_MS, 1_000, never)
+    await toc.advance('1s')
+    const handed = await again
+    expect(handed.length).toBe(keys.length)
+    expect(handed.every(({ deliveries }) => deliveries === 1)).toBe(true)
+    await end(desk, handed)
   })
 
   it('a claim whose answer was lost is asked for again, and nothing waits for its lease', async () => {

@@ -6,7 +6,16 @@ import type { Payload, Recorder } from './recorder.ts'
 import type { WorldClock } from './world-clock.ts'
 
 /** How a handler takes its task. What a task does to its handler is drawn for each run anew; a killer stays one. */
-const WAYS = { quick: 60, slow: 12, throws: 9, snoozes: 4, retries: 2, rejects: 1, hangs: 1, longer: 2 }
+export const WAYS = {
+  quick: 60,
+  slow: 12,
+  throws: 9,
+  snoozes: 4,
+  retries: 2,
+  rejects: 1,
+  hangs: 1,
+  longer: 2,
+}
 
 /** The word in a payload that makes a task take its process down, whoever gets it. */
 export const KILLER = 'killer'
@@ -63,7 +72,7 @@ export class Handlers {
     const way = chance.weighted(WAYS)
     if (way === 'hangs') return new Promise<never>(() => {})
     if (tx !== undefined && chance.is(0.5)) written = await this.#parts.writeIn(this.#life, tx)
-    await this.#sleep(this.#takesMs(way))
+    await this.#sleep(takesMs(way, this.#parts.leaseMs, chance))
     if (way === 'throws') {
       end('throw')
       throw new Error('the handler failed')
@@ -88,17 +97,16 @@ export class Handlers {
     return Promise.allSettled(tasks.map((task) => this.one(task)))
   }
 
-  #takesMs(way: keyof typeof WAYS): number {
-    const { chance, leaseMs } = this.#parts
-    if (way === 'slow') return chance.between(20, 400)
-    // Longer than its lease: it has to be kept.
-    if (way === 'longer') return chance.between(leaseMs, leaseMs * 2)
-    return chance.is(0.5) ? 0 : chance.between(0, 20)
-  }
-
   /** Not by the engine's clock: timers that it leaves behind are counted. */
   #sleep(ms: number): Promise<void> {
     if (ms === 0) return Promise.resolve()
     return new Promise((resolve) => this.#parts.world.after(ms, () => this.#life.clock.reach(resolve)))
   }
+}
+
+export function takesMs(way: keyof typeof WAYS, leaseMs: number, chance: Chance): number {
+  if (way === 'slow') return chance.between(20, 400)
+  // Longer than its lease: it has to be kept.
+  if (way === 'longer') return chance.between(leaseMs, leaseMs * 2)
+  return chance.is(0.5) ? 0 : chance.between(0, 20)
 }

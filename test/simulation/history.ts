@@ -145,6 +145,44 @@ export interface StartEvent extends Happened {
   readonly priority: Priority
   /** The latest moment that any clock that may ring had shown by then. */
   readonly recordMs: number
+  /** Of what was pulled: the claim that its bearer was told of. Whose process that was may be over by now. */
+  readonly token?: string
+  /** Of what was pulled: how many others came with it. */
+  readonly beside?: number
+}
+
+/** Somebody who is in no process of ours asks one for tasks, and waits. */
+export interface PullEvent extends Happened {
+  readonly kind: 'pull'
+  readonly pull: number
+  readonly life: string
+  readonly limit: number
+}
+
+/** It was answered. `isGone`: whoever asked had hung up before. */
+export interface PulledEvent extends Happened {
+  readonly kind: 'pulled'
+  readonly pull: number
+  readonly count: number
+  readonly isGone: boolean
+}
+
+/** Who bears a task asks some process to settle it, or to prolong its lease. One per task, also where many are asked for. */
+export interface AskEvent extends Happened {
+  readonly kind: 'ask'
+  readonly ask: number
+  /** Who is asked. */
+  readonly life: string
+  readonly key: string
+  readonly token: string
+  readonly what: 'extend' | 'done' | 'failed' | 'snooze' | 'dead'
+}
+
+/** It was answered. 'failed': nobody knows. */
+export interface ToldEvent extends Happened {
+  readonly kind: 'told'
+  readonly ask: number
+  readonly answer: 'settled' | 'extended' | 'stale' | 'failed'
 }
 
 /** It answered, or threw. A run without one never ended: its process died, or it hangs. */
@@ -287,6 +325,10 @@ export type Event =
   | BeginEvent
   | StartEvent
   | EndEvent
+  | PullEvent
+  | PulledEvent
+  | AskEvent
+  | ToldEvent
   | ConsumeEvent
   | SlotsEvent
   | ConfigEvent

@@ -34,6 +34,7 @@ export interface LinkParts {
   readonly clock: ProcessClock
   readonly chance: Chance
   readonly server: 'timetable' | 'ledger'
+  /** Infinity: whatever is begun is waited for. */
   readonly callTimeoutMs: number
   readonly onFate: (fate: Fate) => void
   /** What the server's clock says. */
@@ -71,7 +72,7 @@ export class Link {
     return new Promise((resolve, reject) => {
       let isSent = false
       const fail = () => reject(this.#cutOff(doing, isSent, isRepeatable))
-      const callOff = clock.after(callTimeoutMs, fail)
+      const callOff = Number.isFinite(callTimeoutMs) ? clock.after(callTimeoutMs, fail) : () => {}
       const answer = (say: () => void) =>
         clock.reach(() => {
           callOff()

@@ -110,7 +110,8 @@ export class Node {
         clock,
         chance: chance.fork(server),
         server,
-        callTimeoutMs: CALL_TIMEOUT_MS,
+        // A file is not left half-way: what it has begun it answers, however late.
+        callTimeoutMs: plan.composition === 'embedded' ? Number.POSITIVE_INFINITY : CALL_TIMEOUT_MS,
         onFate: this.#parts.onFate,
         serverNow: () =>
           server === 'ledger' ? this.#parts.servers.ledgerClock.now() : this.#parts.servers.tableClock.now(),

@@ -8,8 +8,8 @@ export interface NodePlan {
   /** Of its wall clock. */
   readonly skewMs: number
   readonly driftPpm: number
-  /** 'none': it only calls. */
-  readonly consumes: 'none' | 'single' | 'batch' | 'transaction'
+  /** 'none': it only calls. 'pull': it hands tasks to whoever asks. */
+  readonly consumes: 'none' | 'single' | 'batch' | 'transaction' | 'pull'
   readonly concurrency: number
 }
 
@@ -129,11 +129,13 @@ export interface PlanOptions {
   readonly faults?: readonly FaultKind[] | undefined
   /** How often settings are changed; by chance otherwise. */
   readonly configEveryMs?: number | undefined
+  /** The first process hands tasks to whoever asks, where a mistake shows only there; by chance otherwise. */
+  readonly isPulled?: boolean | undefined
 }
 
 export function planOf(
   seed: number,
-  { composition: only, longShare = LONG_SHARE, faults: kinds, configEveryMs }: PlanOptions = {},
+  { composition: only, longShare = LONG_SHARE, faults: kinds, configEveryMs, isPulled }: PlanOptions = {},
 ): Plan {
   const chance = new Chance(`plan ${seed}`)
   const drawn = chance.weighted<Composition>({ center: 5, alone: 2, redis: 3, embedded: 2 })
@@ -143,9 +145,10 @@ export function planOf(
   const spanMs = isLong ? chance.pick([2, 6, 12]) * HOUR_MS : chance.pick([30_000, 60_000, 120_000])
   const nodeCount = composition === 'embedded' ? 1 : chance.pick(isLong ? [1, 2] : [1, 2, 2, 3, 4])
   const callEveryMs = isLong ? chance.pick([20_000, 60_000]) : chance.pick([100, 250, 500])
-  const nodes = Array.from({ length: nodeCount }, (_, n) =>
-    nodeOf(chance.fork(`node ${n}`), n, composition, callEveryMs),
-  )
+  const nodes = Array.from({ length: nodeCount }, (_, n) => {
+    const node = nodeOf(chance.fork(`node ${n}`), n, composition, callEveryMs)
+    return isPulled === true && n === 0 ? ({ ...node, consumes: 'pull' } as const) : node
+  })
   // Now and then nothing goes wrong: then nothing may be late, or come twice, either.
   const faultCount = chance.is(0.05)
     ? 0
@@ -185,6 +188,7 @@ function nodeOf(chance: Chance, n: number, composition: Composition, callEveryMs
     single: 6,
     batch: 2,
     transaction: canTransact ? 2 : 0,
+    pull: 2.5,
   })
   // The embedded one's clock is the clock of record.
   const skewMs = composition === 'embedded' || chance.is(0.6) ? 0 : chance.whole(-HOUR_MS, HOUR_MS)

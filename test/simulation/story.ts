@@ -8,7 +8,12 @@ export function storyOf({ events }: History, key: string): string[] {
   const runs = new Set(
     events.flatMap((event) => (event.kind === 'start' && event.key === key ? [event.run] : [])),
   )
+  const asks = new Set(
+    events.flatMap((event) => (event.kind === 'ask' && event.key === key ? [event.ask] : [])),
+  )
   const concerns = (event: Event): boolean => {
+    if (event.kind === 'pull' || event.kind === 'pulled') return false
+    if (event.kind === 'told') return asks.has(event.ask)
     if (event.kind === 'return') return calls.has(event.call)
     if (event.kind === 'end') return runs.has(event.run)
     if (event.kind === 'extend') return event.keys.includes(key)

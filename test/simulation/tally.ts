@@ -25,6 +25,8 @@ export interface Summary {
   readonly settles: number
   readonly staleSettles: number
   readonly deliveries: number
+  readonly pulled: number
+  readonly settledElsewhere: number
   readonly duplicates: number
   readonly lostLeases: number
   readonly unknownOutcomes: number
@@ -91,6 +93,8 @@ export class Tally {
       settles: sum('settles'),
       staleSettles: sum('staleSettles'),
       deliveries: sum('starts'),
+      pulled: sum('pulled'),
+      settledElsewhere: sum('settledElsewhere'),
       duplicates: sum('duplicates'),
       lostLeases: sum('lostLeases'),
       unknownOutcomes: sum('unknownOutcomes'),
@@ -114,6 +118,8 @@ export class Tally {
       reasons.push(`only ${staleSettles} of ${settles} settles were stale`)
     for (const name of ['changes', 'conflicts', 'burials'])
       if (!this.#sums[name]) reasons.push(`there were no ${name}`)
+    if (!this.#sums['pulled']) reasons.push('nothing was pulled')
+    if (!this.#sums['settledElsewhere']) reasons.push('nothing was settled at another process')
     for (const kind of FAULT_KINDS) if (!faults[kind]) reasons.push(`no ${kind} happened`)
     for (const fate of FATES) if (fate !== 'fine' && !badCalls[fate]) reasons.push(`no call was ${fate}`)
     return reasons

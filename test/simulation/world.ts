@@ -1,6 +1,7 @@
 import type { Board } from '../../src/board.ts'
 import { cellOf } from '../../src/cell.ts'
 import type { TopicAudit } from '../../src/store.ts'
+import { Bearers } from './bearers.ts'
 import { Calamities } from './calamities.ts'
 import { Callers } from './callers.ts'
 import { Chance } from './chance.ts'
@@ -74,7 +75,7 @@ class World {
           onStart: (life) => this.#consume(life, node.name),
         }),
     )
-    const lives = () => this.#nodes.flatMap(({ life }) => life ?? [])
+    const lives = () => this.#lives
     this.#callers = new Callers({
       world: this.#clock,
       recorder: this.#recorder,
@@ -154,6 +155,7 @@ class World {
   #consume(life: Life, name: string): void {
     const plan = this.#plan.nodes.find((node) => node.name === name)
     if (plan === undefined || plan.consumes === 'none') return
+    if (plan.consumes === 'pull') return this.#bear(life, plan.concurrency)
     const node = this.#node(name)
     const handlers = new Handlers(life, {
       world: this.#clock,
@@ -175,6 +177,25 @@ class World {
     else if (plan.consumes === 'transaction')
       life.topic.consume((task, { tx }) => handlers.one(task, { tx }), { concurrency, transaction: true })
     else life.topic.consume((task) => handlers.one(task), { concurrency })
+  }
+
+  #bear(life: Life, capacity: number): void {
+    const { leaseMs, lookMs } = this.#plan
+    new Bearers(life, {
+      world: this.#clock,
+      recorder: this.#recorder,
+      chance: this.#chance.fork(`bearers ${life.name}`),
+      lives: () => this.#lives,
+      leaseMs,
+      lookMs,
+      capacity,
+      recordMs: () => this.#recordMs(life),
+      onDeath: () => this.#calamities.noticed(),
+    }).start()
+  }
+
+  get #lives(): Life[] {
+    return this.#nodes.flatMap(({ life }) => life ?? [])
   }
 
   /** The latest moment that any clock that may ring has shown. */
@@ -202,7 +223,7 @@ class World {
     const recordMs = Math.max(
       ...this.#nodes.flatMap(({ life }) => (life === null ? [] : [this.#recordMs(life)])),
     )
-    const [first] = this.#nodes.flatMap(({ life }) => life ?? [])
+    const [first] = this.#lives
     if (first === undefined) throw new Error('no process is left')
     const audit = this.#plan.composition === 'redis' ? null : await this.#audit(first)
     const truth = this.#servers.truth(this.#plan, first.embedded)
@@ -249,7 +270,7 @@ class World {
     const record = records.find(({ topic }) => topic === TOPIC)
     if (record === undefined) return null
     const past = await this.#waitFor(board.history(TOPIC, 100))
-    const lives = this.#nodes.flatMap(({ life }) => life ?? [])
+    const lives = this.#lives
     return {
       version: record.version,
       isPaused: record.isPaused,
@@ -263,7 +284,7 @@ class World {
   }
 
   async #close(): Promise<number> {
-    const lives = this.#nodes.flatMap(({ life }) => life ?? [])
+    const lives = this.#lives
     const left = this.#nodes.map((node) => node.leave())
     await this.#waitFor(Promise.all(left))
     await this.#clock.run(this.#clock.nowMs + 1)

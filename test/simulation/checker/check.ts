@@ -6,6 +6,7 @@ import type { History, Violation } from '../history.ts'
 import { Findings } from './findings.ts'
 import { checkAsking } from './rules/asking.ts'
 import { checkAnswers } from './rules/answers.ts'
+import { checkBearing } from './rules/bearing.ts'
 import { checkBooks } from './rules/books.ts'
 import { checkClaims } from './rules/claims.ts'
 import { checkDeaths } from './rules/deaths.ts'
@@ -31,6 +32,7 @@ const RULES = [
   checkDeaths,
   checkStarts,
   checkHandling,
+  checkBearing,
   checkReads,
   checkEnding,
   checkBooks,

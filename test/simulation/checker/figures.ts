@@ -23,6 +23,9 @@ export interface Figures {
   readonly settles: number
   readonly staleSettles: number
   readonly starts: number
+  /** Of these, by those who pulled them; and what these settled at another process than the one that they had it from. */
+  readonly pulled: number
+  readonly settledElsewhere: number
   /** Starts beyond the first of a version that neither a retry, nor a snooze, nor a replay or reschedule asked for. */
   readonly duplicates: number
   readonly lostLeases: number
@@ -60,6 +63,8 @@ export function figuresOf(history: History): Figures {
     settles: settles.length,
     staleSettles: settles.filter(({ answer }) => answer === 'stale').length,
     starts: truth.starts.length,
+    pulled: truth.starts.filter(({ event }) => event.token !== undefined).length,
+    settledElsewhere: settledElsewhere(truth),
     duplicates: duplicates(truth),
     lostLeases: lostLeases(truth),
     unknownOutcomes: [...returns.values()].filter(({ error }) => error === 'unknown-outcome').length,
@@ -118,6 +123,18 @@ function duplicates(truth: Truth): number {
     if (kind !== 'retry' && kind !== 'snooze' && !isWanted) count++
   }
   return count
+}
+
+function settledElsewhere({ settles }: Truth): number {
+  return settles.filter(({ event, claim }) => {
+    const isBorne = claim?.starts.some(({ token }) => token !== undefined) ?? false
+    return (
+      isBorne &&
+      event.answer === 'settled' &&
+      event.life !== claim?.event.life &&
+      event.outcome.kind !== 'lost'
+    )
+  }).length
 }
 
 function wantedAgain({ writes }: Truth): Map<string, number[]> {

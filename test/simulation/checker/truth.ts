@@ -270,7 +270,10 @@ export class Truth {
       if (this.#isHeldBeyondDoubt(key, event)) forgotten.push(key)
       else holdsAll = false
     }
-    const foreign = event.keys.filter((key) => !isHeldUnder(this.stateOf(key), event.token))
+    const foreign = event.keys.filter((key) => {
+      const state = this.stateOf(key)
+      return !isHeldUnder(state, event.token) || this.#isOfOver(state, event)
+    })
     this.extends.push({ event, foreign, forgotten, holdsAll: holdsAll && forgotten.length > 0 })
     for (const key of event.keys) {
       const claim = this.#claims.get(`${event.token}\0${key}`)
@@ -283,6 +286,7 @@ export class Truth {
 
   #isHeldBeyondDoubt(key: string, event: ExtendEvent): boolean {
     const state = this.stateOf(key)
+    if (this.#isOfOver(state, event)) return false
     return isHeldUnder(state, event.token) && this.possible(state, event).length === 1
   }
 
@@ -291,8 +295,10 @@ export class Truth {
     const step = this.#step(
       event,
       (state) =>
-        fitsSettle(state, this.leaseOf(state.live, event), event, this.history.composition) ||
-        isConviction(state, event, claim),
+        isConviction(state, event, claim) ||
+        (this.#isOfOver(state, event)
+          ? event.answer === 'stale'
+          : fitsSettle(state, this.leaseOf(state.live, event), event, this.history.composition)),
     )
     this.settles.push({ ...step, claim })
     if (event.answer === 'settled' && claim !== undefined) claim.settled ??= event
@@ -331,7 +337,7 @@ export class Truth {
   }
 
   #start(event: StartEvent): void {
-    const claim = this.#lastClaims.get(`${event.life}\0${event.key}\0${event.version}`) ?? null
+    const claim = this.#claimOf(event)
     this.starts.push({
       event,
       claim,
@@ -340,6 +346,19 @@ export class Truth {
       startsBefore: claim?.starts.length ?? 0,
     })
     claim?.starts.push(event)
+  }
+
+  /** Who bears what was pulled says by which claim; a handler has what its process claimed last. */
+  #claimOf({ life, key, version, token }: StartEvent): ClaimRecord | null {
+    if (token === undefined) return this.#lastClaims.get(`${life}\0${key}\0${version}`) ?? null
+    const claim = this.#claims.get(`${token}\0${key}`)
+    return claim?.event.version === version ? claim : null
+  }
+
+  /** Only one process at a time has the file: the tokens of an earlier one are worth nothing. */
+  #isOfOver({ live }: KeyState, { seq }: Moment): boolean {
+    const life = live?.holder?.claim.event.life ?? ''
+    return this.history.composition === 'embedded' && (this.lifeEnds.get(life) ?? seq) < seq
   }
 
   /** Tries the states that are possible, the one without a doubt first. */

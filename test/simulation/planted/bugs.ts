@@ -18,6 +18,8 @@ export interface PlantedBug {
   readonly faults?: readonly FaultKind[]
   /** How often settings are changed, where it shows only if they are. */
   readonly configEveryMs?: number
+  /** It shows only where tasks are pulled. */
+  readonly isPulled?: boolean
 }
 
 const CELL = 'src/timetables/memory/cell.js'
@@ -28,6 +30,8 @@ const WORKER = 'src/runtime/worker.js'
 const SIGHTINGS = 'src/cluster/sightings.js'
 const SHARES = 'src/cluster/shares.js'
 const CONFIGS = 'src/cluster/topic-configs.js'
+const DEMANDS = 'src/runtime/demands.js'
+const DESK = 'src/runtime/pull-desk.js'
 
 export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
@@ -367,5 +371,62 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'redis',
     faults: ['noise-timetable'],
     configEveryMs: 1_000,
+  },
+  {
+    name: 'who has the token of another process settles in vain: the session is not looked at',
+    file: STORE,
+    find: 'settlements.map((one) => ({ ...one, cell })), session);',
+    replace: 'settlements.map((one) => ({ ...one, cell })));',
+    composition: 'center',
+    isPulled: true,
+  },
+  {
+    name: 'a claim that was handed out is repeated, and goes to two who asked',
+    file: DEMANDS,
+    find: 'if (!isAnswered)',
+    replace: 'if (true)',
+    composition: 'redis',
+    isPulled: true,
+  },
+  {
+    name: 'whoever hung up is answered all the same, and nobody has the tasks',
+    file: DESK,
+    find: 'if (!signal.aborted)',
+    replace: 'if (true)',
+    composition: 'alone',
+    isPulled: true,
+  },
+  {
+    name: 'one is prolonged, and all that were claimed with it',
+    file: STORE,
+    find: 'const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session);',
+    replace:
+      'const mine = this.#held.of(at, req); const asking = async () => { if (mine?.stamp === stamp) await ledger.extend(at.topic, placesOfClaim(mine), stamp, leaseMs, session); return ledger.extend(at.topic, places, stamp, leaseMs, session); };',
+    composition: 'embedded',
+    isPulled: true,
+  },
+  {
+    name: 'a suspect is handed out with others',
+    file: DEMANDS,
+    find: "if (demand.room === 0 || (from === 'suspects' && taken.length > 0))",
+    replace: 'if (demand.room === 0)',
+    composition: 'embedded',
+    isPulled: true,
+  },
+  {
+    name: 'what was claimed in time is handed out when its lease is over',
+    file: DEMANDS,
+    find: 'resolve(this.#fresh(tasks));',
+    replace: 'resolve(tasks);',
+    composition: 'redis',
+    isPulled: true,
+  },
+  {
+    name: 'of what was pulled, the failures before are forgotten',
+    file: DESK,
+    find: 'settleOutcomeOf(verdict, proof.failures,',
+    replace: 'settleOutcomeOf(verdict, 0,',
+    composition: 'center',
+    isPulled: true,
   },
 ]

@@ -36,13 +36,15 @@ async function plant(copy: string, { name, file, find, replace }: PlantedBug): P
 
 async function huntIn(
   copy: string,
-  { composition, faults, configEveryMs }: PlantedBug,
+  { composition, faults, configEveryMs, isPulled }: PlantedBug,
   runsMax: number,
 ): Promise<Caught | null> {
   const crew = new Crew(copy, 1)
   try {
     for (let seed = 1; seed <= runsMax; seed++) {
-      const report = await crew.run(planOf(seed, { composition, longShare: 0, faults, configEveryMs }))
+      const report = await crew.run(
+        planOf(seed, { composition, longShare: 0, faults, configEveryMs, isPulled }),
+      )
       const violation =
         'broke' in report ? { invariant: 'L6', message: report.broke, seq: -1 } : report.violations[0]
       if (violation !== undefined) return { runs: seed, violation }
