@@ -25,6 +25,8 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism() - 1),
     setupFiles: ['test/setup/leaks.ts'],
     testTimeout: 20_000,
+    // What is waited for comes soon on a machine that has nothing else to do, and later on others.
+    expect: { poll: { timeout: 15_000 } },
     restoreMocks: true,
   },
 })

@@ -1631,6 +1631,8 @@ describe('figures', () => {
       racingCancels: 1,
       settles: 2,
       staleSettles: 1,
+      pulled: 0,
+      settledElsewhere: 0,
       starts: 1,
       duplicates: 0,
       lostLeases: 0,
