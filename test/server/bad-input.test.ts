@@ -456,8 +456,9 @@ describe('a body that does not come', () => {
     socket.write('{"delay":')
     await server.get('/healthz')
     socket.destroy()
-    const ended = () => server.log.some((line) => line.includes('"status":400') && line.includes('/tasks"'))
-    await expect.poll(ended).toBe(true)
+    // Nobody is left to be answered; that is no reason to complain, and the next one is served.
+    expect((await server.get('/healthz')).status).toBe(200)
+    expect(server.log.filter((line) => line.includes('"level":50'))).toEqual([])
   })
 })
 
