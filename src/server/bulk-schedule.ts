@@ -16,12 +16,10 @@ import { ref } from './schemas.ts'
 /** A payload, escaped as badly as can be, and the rest of a task. */
 export const LINE_BYTES_MAX = PAYLOAD_BYTES_MAX * 6 + 16_384
 /**
- * Pieces that may be under way at once, so that the store works while the next ones are read. More are hardly faster, and what
- * they hold outlives a young generation: with 32 of them the process is 80 MB larger.
+ * Pieces that may be under way at once, so that the store works while the next ones are read. More of them, or larger ones, are
+ * hardly faster, and what they hold outlives a young generation: then the heap doubles, where now it stays as it is.
  */
 const AHEAD = 8
-/** What came in meanwhile is taken at once: a thousand tasks in one call to the store are cheaper than three hundred. */
-const READ_BYTES = 256 * 1_024
 /** Whoever still sends when it is over has so long to hear why. */
 const LINGER_MS = 2_000
 const NEW_TASK = ref('NewTask')
@@ -111,7 +109,7 @@ async function eachOf<P>(
 
 /** A body that can be let go of without closing its connection: somebody is still to be told why. */
 function chunksOf(body: Readable, stopped: AbortSignal): PassThrough {
-  const chunks = new PassThrough({ highWaterMark: READ_BYTES })
+  const chunks = new PassThrough()
   const cut = () => new TocsinError('bad-request', 'body: the connection ended before it did')
   body.once('close', () => body.readableEnded || chunks.destroy(cut()))
   stopped.addEventListener('abort', () => chunks.destroy(stopped.reason as Error), { once: true })

@@ -49,6 +49,8 @@ describe('suspects', () => {
     })
     await makeSuspect(toc, 't', ['s'])
     isLosing = false
+    // For so long it waits to be alone.
+    await topic.configure({ lease: '1m' })
     await topic.schedule({ key: 'long', delay: 0, payload: 0 })
     await toc.advance('8s')
     expect((await topic.cancel('s')).outcome).toBe('cancelled')
