@@ -769,6 +769,10 @@ describe('the connection', () => {
     ])
   })
 
+  it.todo(
+    'one on which nothing comes, or half a request, does not hold up close(): see server.ts, forceCloseConnections',
+  )
+
   it('many requests on one connection are each answered, in order', async () => {
     const [last] = request(server.url, 'GET', '/v1/nowhere')
     const one = (last as string).replace('connection: close', 'connection: keep-alive')

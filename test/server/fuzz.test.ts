@@ -120,6 +120,17 @@ const NUMBERS = [
   5e-324,
 ]
 
+/** Of the right shape, and made by nobody. */
+const CURSORS = [
+  [0, 0, 'a'],
+  [-1, -1, ''],
+  [1.5, 0.5, 'a'],
+  [1e300, 1e300, 'a'],
+  [2 ** 53, 2 ** 40, 'x'.repeat(2_000)],
+  [1, 0, '\u0000'],
+  [1, 0, '\ud800'],
+].map((position) => Buffer.from(JSON.stringify(position)).toString('base64url'))
+
 const odd = fc.constantFrom(...ODD)
 const key = fc.oneof(
   { weight: 12, arbitrary: fc.constantFrom('a', 'b', 'user-9:coupon-77', 'ä/?#') },
@@ -244,7 +255,7 @@ function shot(
       wanted.map(({ name, schema: one }) => [
         name,
         fc.oneof(
-          { weight: 4, arbitrary: fitting(one, root) },
+          { weight: 4, arbitrary: name === 'cursor' ? fc.constantFrom(...CURSORS) : fitting(one, root) },
           anything.map((value) => (typeof value === 'object' ? 1 : value)),
         ),
       ]),
