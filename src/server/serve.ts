@@ -40,6 +40,8 @@ export interface Served extends AsyncDisposable {
 
 export const PORT = 7420
 const HOST = '127.0.0.1'
+/** So long requests that are under way may take when the server closes. */
+const CLOSE_MS = 5_000
 const BODY_BYTES_MAX = 16 * 1_024 * 1_024
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i
@@ -72,7 +74,10 @@ export async function serve(options: ServeOptions = {}): Promise<Served> {
       bodyBytesMax,
     })
     const close = once(async () => {
+      // Whoever neither ends its request nor hangs up is not waited for longer.
+      const callOff = clock.after(CLOSE_MS, () => app.server.closeAllConnections(), true)
       await app.close()
+      callOff()
       await toc.close()
     })
     await app.listen({ host, port }).catch((error: unknown) => {

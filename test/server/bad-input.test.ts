@@ -769,9 +769,16 @@ describe('the connection', () => {
     ])
   })
 
-  it.todo(
-    'one on which nothing comes, or half a request, does not hold up close(): see server.ts, forceCloseConnections',
-  )
+  it('one on which nothing comes, or half a request, holds up close() for seconds only', async () => {
+    const other = await TestServer.start()
+    const sockets = [open(other.url), open(other.url)]
+    sockets[1]?.write('POST /v1/topics/x/tasks HTTP/1.1\r\nhost: a\r\ncontent-le')
+    await other.get('/healthz')
+    const startedMs = performance.now()
+    await other.served.close()
+    expect(performance.now() - startedMs).toBeLessThan(18_000)
+    for (const socket of sockets) socket.destroy()
+  })
 
   it('many requests on one connection are each answered, in order', async () => {
     const [last] = request(server.url, 'GET', '/v1/nowhere')
