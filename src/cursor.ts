@@ -1,4 +1,5 @@
 import { TocsinError } from './errors.ts'
+import { checkKey } from './key.ts'
 import type { ListPosition } from './timetable.ts'
 
 /** Opaque to callers: where a page ended. */
@@ -11,8 +12,7 @@ export function decodeCursor(cursor: unknown): ListPosition {
     const parts: unknown = JSON.parse(Buffer.from(cursor as string, 'base64url').toString())
     if (Array.isArray(parts)) {
       const [ringMs, failures, key] = parts as unknown[]
-      if (Number.isFinite(ringMs) && Number.isFinite(failures) && typeof key === 'string')
-        return { ringMs: ringMs as number, failures: failures as number, key }
+      if (isCount(ringMs) && isCount(failures)) return { ringMs, failures, key: checkKey(key) }
     }
   } catch {
     // Falls through to the refusal, which says the same for every kind of damage.
@@ -20,4 +20,8 @@ export function decodeCursor(cursor: unknown): ListPosition {
   throw new TocsinError('bad-cursor', "cursor: not one that 'list' returned; start again without it", {
     field: 'cursor',
   })
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
 }

@@ -5,6 +5,7 @@ import { nearest } from '../options.ts'
 import type { Tocsin } from '../tocsin.ts'
 import type { TopicHandle } from '../topic-handle.ts'
 import type { Scope } from '../token.ts'
+import { type Access, seenBy } from './access.ts'
 import { ref } from './schemas.ts'
 
 /** What routes work with. */
@@ -39,7 +40,7 @@ const PARAMS: Readonly<Record<string, object>> = { topic: TOPIC_PARAM, key: KEY_
 export function route(app: FastifyInstance, description: RouteDescription): void {
   const { method, url, scope, reach, summary, body, query, answers, consumes, handler } = description
   const names = [...url.matchAll(/:(\w+)/g)].map(([, name]) => name as string)
-  const failures = scope === null ? [400] : [400, 401, 403, 404, 409, 412, 413, 415, 429, 503]
+  const failures = scope === null ? [400] : [400, 401, 403, 404, 408, 409, 412, 413, 415, 429, 503]
   app.route({
     method,
     url,
@@ -77,11 +78,15 @@ export function route(app: FastifyInstance, description: RouteDescription): void
   })
 }
 
-/** A topic that somebody has declared or used: a typo creates nothing. */
-export async function knownTopic({ toc }: ServerParts, name: string): Promise<TopicHandle<unknown, unknown>> {
+/** A topic that somebody has declared or used: a typo creates nothing. Who may not see a topic is not told of it. */
+export async function knownTopic(
+  { toc }: ServerParts,
+  name: string,
+  access: Access | null,
+): Promise<TopicHandle<unknown, unknown>> {
   if (!toc.knows(name)) await toc.refreshTopics()
   if (toc.knows(name)) return toc.handle(name)
-  const near = nearest(name, toc.topicNames())
+  const near = nearest(name, seenBy(access, toc.topicNames()))
   const hint = near === null ? 'declare it first: PUT /v1/topics/{topic}' : `did you mean '${near}'?`
   throw new TocsinError('unknown-topic', `there is no topic '${name}'; ${hint}`, { field: 'topic', hint })
 }

@@ -19,7 +19,7 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
       return seenBy(request.access, toc.topicNames())
     }
     if (request.access !== null) checkTopic(request.access, topic)
-    await knownTopic(parts, topic)
+    await knownTopic(parts, topic, request.access)
     return [topic]
   }
 

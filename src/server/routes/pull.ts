@@ -26,7 +26,8 @@ const resultOf = (...outcomes: string[]) =>
   answer({ results: list(answer({ key: KEY, outcome: { enum: outcomes } })) })
 
 export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
-  const topicOf = (request: FastifyRequest) => knownTopic(parts, (request.params as { topic: string }).topic)
+  const topicOf = (request: FastifyRequest) =>
+    knownTopic(parts, (request.params as { topic: string }).topic, request.access)
 
   route(app, {
     method: 'POST',

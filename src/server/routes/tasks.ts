@@ -16,7 +16,8 @@ const { KEY, DELAY, AT, TAG, PREFIX, SHIFT, STATE } = FIELDS
 const KEYS = list(KEY, { minItems: 1, maxItems: TASKS_MAX })
 
 export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
-  const topicOf = (request: FastifyRequest) => knownTopic(parts, (request.params as Named).topic)
+  const topicOf = (request: FastifyRequest) =>
+    knownTopic(parts, (request.params as Named).topic, request.access)
 
   route(app, {
     method: 'POST',

@@ -22,7 +22,7 @@ const SELECTOR = object(
 export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   const { toc } = parts
   const nameOf = (request: FastifyRequest) => (request.params as { topic: string }).topic
-  const topicOf = (request: FastifyRequest) => knownTopic(parts, nameOf(request))
+  const topicOf = (request: FastifyRequest) => knownTopic(parts, nameOf(request), request.access)
 
   route(app, {
     method: 'GET',
