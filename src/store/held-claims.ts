@@ -25,6 +25,8 @@ export interface StoreClaim {
   readonly ownLocks: Set<string>
   /** Extensions that are not answered yet. */
   extending: number
+  /** Somebody outside has its token, and may speak again when all of it is settled. */
+  isHandedOut: boolean
 }
 
 /** What becomes of one task of a claim. */
@@ -81,6 +83,7 @@ export class HeldClaims {
       behind: new Map(),
       ownLocks: new Set(),
       extending: 0,
+      isHandedOut: false,
     }
     this.#byRequest.set(nameOf(at, req), claim)
     const cell = cellName(at)
@@ -176,20 +179,26 @@ export class HeldClaims {
     }
   }
 
+  /** From now on its stamp is its own for a while, however it ends: a token must not become that of another claim. */
+  handedOut(at: CellAddress, stamp: number): void {
+    for (const claim of this.#byCell.get(cellName(at)) ?? [])
+      if (claim.stamp === stamp) claim.isHandedOut = true
+  }
+
   settled(at: CellAddress, stamp: number, key: string): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
       claim.keys.delete(key)
       claim.apart.delete(key)
       this.#caughtUp(claim, key)
-      if (claim.keys.size === 0) this.remove(claim)
+      if (claim.keys.size === 0) this.#ended(claim)
       return
     }
   }
 
   /** All of it is settled. */
-  remove(claim: StoreClaim): void {
-    this.#stamps.free(claim.at, claim.stamp, claim.req)
+  #ended(claim: StoreClaim): void {
+    if (!claim.isHandedOut) this.#stamps.free(claim.at, claim.stamp, claim.req)
     this.#forget(claim)
   }
 
@@ -215,7 +224,7 @@ export class HeldClaims {
   }
 
   close(): void {
-    for (const claim of this.#byRequest.values()) this.remove(claim)
+    for (const claim of this.#byRequest.values()) this.#forget(claim)
   }
 
   /** At once it may be started no more when its time is over; whoever runs is told when that is near. */

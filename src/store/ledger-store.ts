@@ -310,6 +310,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
    * its lease was to last, though it waits again. It lets go, and what the ledger is looked at for brings it back.
    */
   async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
+    this.#held.handedOut(at, stamp)
     if (!this.#residences.isLookedAt) return
     const settlements = keys.map((key) => ({ key, stamp, outcome: DONE }))
     await this.#told(this.#table.settle(at, settlements))

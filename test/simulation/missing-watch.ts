@@ -26,7 +26,7 @@ interface MissingWatchParts {
  */
 export class MissingWatch {
   readonly #parts: MissingWatchParts
-  /** When each process died, and until when there had been trouble with the timetable. */
+  /** When each process died, and until when there had been trouble with its lines. */
   readonly #deaths = new Map<string, { readonly atMs: number; readonly troubledMs: number }>()
   #troubles = 0
   #troubledMs = 0
@@ -36,7 +36,8 @@ export class MissingWatch {
     this.#parts = parts
     parts.recorder.watch((event) => {
       const { trueMs } = event
-      if (event.kind === 'fault' && /^(cut|noise)-(timetable|cells)$|^all$/.test(event.fault)) {
+      // Whoever was cut off from the timetable reads the ledger before it tells the timetable again.
+      if (event.kind === 'fault' && /^(cut|noise)-(timetable|cells|ledger)$|^all$/.test(event.fault)) {
         this.#troubles = event.fault === 'all' ? 0 : this.#troubles + (event.phase === 'begin' ? 1 : -1)
         this.#troubledMs = trueMs
       }

@@ -7,6 +7,9 @@ import { firstAfter, push } from '../calls.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
 
+/** Who asked a process that was closed so soon after, perhaps without having run again, hears nothing: it is gone. */
+const CLOSED_MS = 20_000
+
 /** What becomes of what bearers ask for. */
 const OUTCOMES: Record<string, readonly SettleEvent['outcome']['kind'][]> = {
   done: ['done'],
@@ -46,7 +49,8 @@ export function checkBearing(truth: Truth, findings: Findings): void {
   checkTold(truth, asks, seen, findings)
 }
 
-function checkPulls({ history: { events }, crashed }: Truth, findings: Findings): void {
+function checkPulls(truth: Truth, findings: Findings): void {
+  const { events } = truth.history
   const open = new Map<number, Extract<Event, { kind: 'pull' }>>()
   for (const event of events) {
     if (event.kind === 'pull') open.set(event.pull, event)
@@ -58,8 +62,13 @@ function checkPulls({ history: { events }, crashed }: Truth, findings: Findings)
     if (event.isGone && event.count > 0)
       findings.add('I19', event.seq, `${event.count} tasks of ${life} went to somebody who had hung up`)
   }
-  for (const { pull, life, seq } of open.values())
-    if (!crashed.has(life)) findings.add('L6', seq, `pull ${pull} from ${life} was never answered`)
+  for (const { pull, life, seq, trueMs } of open.values())
+    if (!isGone(truth, life, trueMs)) findings.add('L6', seq, `pull ${pull} from ${life} was never answered`)
+}
+
+function isGone({ history: { events }, lifeEnds }: Truth, life: string, askedMs: number): boolean {
+  const end = events[lifeEnds.get(life) ?? -1]
+  return end?.kind === 'life' && (end.phase === 'crashes' || end.trueMs < askedMs + CLOSED_MS)
 }
 
 function askedOf(events: readonly Event[]): Map<string, AskEvent[]> {
@@ -103,18 +112,19 @@ class Effects {
 }
 
 function checkTold(
-  { history, crashed }: Truth,
+  truth: Truth,
   asks: ReadonlyMap<string, readonly AskEvent[]>,
   effects: Effects,
   findings: Findings,
 ): void {
+  const { history } = truth
   const told = new Map<number, ToldEvent>()
   for (const event of history.events) if (event.kind === 'told') told.set(event.ask, event)
   for (const ask of [...asks.values()].flat()) {
-    const { key, token, life, what, seq } = ask
+    const { key, token, life, what, seq, trueMs } = ask
     const heard = told.get(ask.ask)
     if (heard === undefined) {
-      if (!crashed.has(life))
+      if (!isGone(truth, life, trueMs))
         findings.add('L6', seq, `${what} of ${key} (${token}) at ${life} was never answered`)
       continue
     }
