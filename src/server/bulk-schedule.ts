@@ -15,11 +15,10 @@ import { ref } from './schemas.ts'
 
 /** A payload, escaped as badly as can be, and the rest of a task. */
 export const LINE_BYTES_MAX = PAYLOAD_BYTES_MAX * 6 + 16_384
-/**
- * Pieces that may be under way at once, so that the store works while the next ones are read. More of them, or larger ones, are
- * hardly faster, and what they hold outlives a young generation: then the heap doubles, where now it stays as it is.
- */
+/** Pieces that may be under way at once, so that the store works while the next ones are read. Half as many are a fifth slower. */
 const AHEAD = 8
+/** What came in meanwhile is taken at once: a thousand tasks in one call to Redis are cheaper than three calls for them. */
+const READ_BYTES = 256 * 1_024
 /** Whoever still sends when it is over has so long to hear why. */
 const LINGER_MS = 2_000
 const NEW_TASK = ref('NewTask')
@@ -70,7 +69,7 @@ export async function scheduleLines(
   if (closing.aborted) close()
   try {
     const taskOf = taskReader(request)
-    await eachOf(piecesOf(chunksOf(body, stop.signal), taskOf, refuse, writer, stop.signal), put, stop)
+    await eachOf(clock, piecesOf(chunksOf(body, stop.signal), taskOf, refuse, writer, stop.signal), put, stop)
     writer.write({ summary })
   } catch (error) {
     const known = asTocsinError(error)
@@ -90,6 +89,7 @@ export async function scheduleLines(
  * under way are waited for.
  */
 async function eachOf<P>(
+  clock: Clock,
   pieces: AsyncIterable<P>,
   work: (piece: P) => Promise<void>,
   stop: AbortController,
@@ -98,6 +98,8 @@ async function eachOf<P>(
   try {
     for await (const piece of pieces) {
       underWay.push(work(piece).catch((error: unknown) => stop.abort(error)))
+      // Others get their turn, and so does the store: what it has taken can be let go of before the next piece is made.
+      await clock.turn()
       if (underWay.length === AHEAD) await underWay.shift()
       stop.signal.throwIfAborted()
     }
@@ -109,7 +111,7 @@ async function eachOf<P>(
 
 /** A body that can be let go of without closing its connection: somebody is still to be told why. */
 function chunksOf(body: Readable, stopped: AbortSignal): PassThrough {
-  const chunks = new PassThrough()
+  const chunks = new PassThrough({ highWaterMark: READ_BYTES })
   const cut = () => new TocsinError('bad-request', 'body: the connection ended before it did')
   body.once('close', () => body.readableEnded || chunks.destroy(cut()))
   stopped.addEventListener('abort', () => chunks.destroy(stopped.reason as Error), { once: true })
