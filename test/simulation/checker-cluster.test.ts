@@ -7,6 +7,7 @@ import type {
   ConfigEvent,
   ConfiguredEvent,
   ConfigureEvent,
+  Content,
   FaultEvent,
   History,
   RecordEvent,
@@ -69,7 +70,8 @@ class Cluster {
       expected: version - 1,
       changeId: `c${version}`,
       mark: `m${version}`,
-      content: `v${version}`,
+      speaksOf: 'live' as const,
+      content: setTo(`v${version}`),
     }
     const asked = version === 0 ? null : { ...change, ...more.asked }
     this.story.tell({
@@ -80,7 +82,7 @@ class Cluster {
       version,
       slots: 4,
       isPaused: false,
-      content: `v${version}`,
+      content: setTo(`v${version}`),
       ...more,
       asked,
     })
@@ -129,6 +131,10 @@ class Cluster {
     return this.story.ends(isDone ? { a: 'done v1' } : {}, isDone ? { done: 1 } : {})
   }
 }
+
+const setTo = (live: string): string =>
+  JSON.stringify({ declared: [], live, isPaused: false } satisfies Content)
+const ASKED = { speaksOf: 'live' } as const
 
 /** Two processes that share four slots. */
 const pair = (): Cluster =>
@@ -215,6 +221,12 @@ describe('I15: who is taken for gone', () => {
 
 const alone = (): Cluster => new Cluster().record(0).opens('n1/1', 1).owns('n1/1', 4, 0, 1, 2, 3)
 
+const declared = JSON.stringify({ declared: ['lease'], live: 'v0', isPaused: false } satisfies Content)
+const DECLARED = {
+  content: declared,
+  asked: { expected: 0, changeId: 'd', mark: 'd', speaksOf: 'declared', content: declared },
+} as const
+
 describe('I16: versions', () => {
   tells('', 'one after the other', () => alone().record(1).record(2).hears('n1/1', 2))
   tells('', 'a change that comes again finds itself', () =>
@@ -222,39 +234,54 @@ describe('I16: versions', () => {
       .record(1)
       .record(1)
       .record(2)
-      .record(2, { asked: { expected: 0, changeId: 'c1', mark: 'm1', content: 'v1' } })
+      .record(2, { asked: { ...ASKED, expected: 0, changeId: 'c1', mark: 'm1', content: setTo('v1') } })
       .hears('n1/1', 2),
   )
   tells('', 'somebody was faster', () =>
     alone()
       .record(1)
-      .record(1, { isOurs: false, asked: { expected: 0, changeId: 'x', mark: 'x', content: 'x' } })
+      .record(1, {
+        isOurs: false,
+        asked: { ...ASKED, expected: 0, changeId: 'x', mark: 'x', content: setTo('x') },
+      })
       .hears('n1/1', 1),
   )
   tells('I16', 'one is left out', () =>
     alone()
-      .record(2, { asked: { expected: 0, changeId: 'c', mark: 'm', content: 'v2' } })
+      .record(2, { asked: { ...ASKED, expected: 0, changeId: 'c', mark: 'm', content: setTo('v2') } })
       .hears('n1/1', 2),
   )
   tells('I16', 'two changes of one version', () =>
     alone()
       .record(1)
-      .record(1, { content: 'x', asked: { expected: 0, changeId: 'x', mark: 'x', content: 'x' } })
+      .record(1, {
+        content: setTo('x'),
+        asked: { ...ASKED, expected: 0, changeId: 'x', mark: 'x', content: setTo('x') },
+      })
       .hears('n1/1', 1),
   )
   tells('I16', 'refused, though nobody was faster', () =>
     alone()
       .record(0, { op: 'change', isOurs: false })
-      .record(1, { version: 0, content: 'v0', isOurs: false }),
+      .record(1, { version: 0, content: setTo('v0'), isOurs: false }),
   )
   tells('I16', 'carried out twice', () =>
     alone()
       .record(1)
-      .record(2, { asked: { expected: 1, changeId: 'c2', mark: 'm1', content: 'v2' } })
+      .record(2, { asked: { ...ASKED, expected: 1, changeId: 'c2', mark: 'm1', content: setTo('v2') } })
+      .hears('n1/1', 2),
+  )
+  tells('', 'it is declared, and what was set live stays', () => alone().record(1, DECLARED).hears('n1/1', 1))
+  tells('I16', 'it is declared, and what was set live is gone', () =>
+    alone()
+      .record(1)
+      .record(1, { ...DECLARED, version: 2, asked: { ...DECLARED.asked, expected: 1 } })
       .hears('n1/1', 2),
   )
   tells('I16', 'something else than was asked for', () =>
-    alone().record(1, { content: 'x' }).hears('n1/1', 1),
+    alone()
+      .record(1, { content: setTo('x') })
+      .hears('n1/1', 1),
   )
 })
 

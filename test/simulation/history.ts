@@ -224,7 +224,7 @@ export interface ConfigureEvent extends Happened {
   readonly kind: 'configure'
   readonly call: number
   readonly life: string
-  readonly op: 'configure' | 'pause' | 'resume'
+  readonly op: 'configure' | 'declare' | 'pause' | 'resume'
   /** In the patch, and in no other. Null: pausing and resuming have none. */
   readonly mark: string | null
   readonly ifVersion: number | null
@@ -240,16 +240,24 @@ export interface ConfiguredEvent extends Happened {
   readonly error: string | null
 }
 
+/** What can be changed of a topic's settings, however the fields of each part are ordered. */
+export interface Content {
+  readonly declared: unknown
+  readonly live: unknown
+  readonly isPaused: boolean
+}
+
 /** The board created the topic, or was asked to change its settings, at this very moment. */
 export interface RecordEvent extends Happened {
   readonly kind: 'record'
   readonly life: string
   readonly op: 'create' | 'change'
-  /** Of a change: the version whose place it takes, its id, and what it asked for. */
+  /** Of a change: the version whose place it takes, its id, what it was about, and what all was to be afterwards. */
   readonly asked: {
     readonly expected: number
     readonly changeId: string
     readonly mark: string | null
+    readonly speaksOf: keyof Content
     readonly content: string
   } | null
   /** Of a change: it is in force, now or since it was sent before. */
@@ -259,7 +267,7 @@ export interface RecordEvent extends Happened {
   /** In force now. */
   readonly slots: number
   readonly isPaused: boolean
-  /** What was set live, and whether it is paused, as a text. */
+  /** A `Content`, as a text. */
   readonly content: string
 }
 

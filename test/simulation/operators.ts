@@ -5,6 +5,7 @@ import type { ConfiguredEvent, ConfigureEvent } from './history.ts'
 import type { Life } from './node.ts'
 import { patchMark } from './recorded-board.ts'
 import type { Recorder } from './recorder.ts'
+import { TOPIC } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
 interface OperatorsParts {
@@ -17,7 +18,7 @@ interface OperatorsParts {
   readonly untilMs: number
 }
 
-const CHANGES = { slots: 6, batchSize: 2, lease: 2, back: 1, pause: 2 }
+const CHANGES = { slots: 6, batchSize: 2, lease: 2, back: 1, pause: 2, declare: 2 }
 const RESUME_AGAIN_MS = 1_000
 
 /** People who change the settings of the running topic: one alone, or several at once, on different nodes. */
@@ -65,9 +66,14 @@ export class Operators {
     if (kind === 'pause' && of === null)
       return this.#ask(life, 'pause', null, 'any', () => life.topic.pause())
     const mark = patchMark(++this.#marks)
+    const retention = mark as `${number}s`
+    if (kind === 'declare' && of === null)
+      return this.#ask(life, 'declare', mark, 'any', () =>
+        life.toc.handle(TOPIC).declareForAll({ batchSize: chance.pick([1, 5, 20, 100]), retention }),
+      )
     const patch: LiveConfig = {
-      ...this.#patch(kind === 'pause' ? 'back' : kind),
-      retention: mark as `${number}s`,
+      ...this.#patch(kind === 'pause' || kind === 'declare' ? 'back' : kind),
+      retention,
     }
     const expects = of ?? chance.weighted({ any: 5, known: 4, older: 1 })
     this.#ask(life, 'configure', mark, expects, (ifVersion) =>

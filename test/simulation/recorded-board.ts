@@ -1,4 +1,6 @@
 import type { Board, TopicRecord } from '../../src/board.ts'
+import { durationMs } from '../../src/duration.ts'
+import type { Content } from './history.ts'
 import type { Recorder } from './recorder.ts'
 import { overlaid } from './recorded-timetable.ts'
 import type { WorldClock } from './world-clock.ts'
@@ -93,6 +95,7 @@ export function recordedBoard(board: Board, witness: BoardWitness): Board {
         expected,
         changeId: change.changeId,
         mark: markOf(change.patch),
+        speaksOf: speaksOf(change.patch),
         content: contentOf(change),
       }
       const answer = await board.change(name, expected, change)
@@ -109,16 +112,24 @@ export function patchMark(call: number): string {
   return `${604_800 + call}s`
 }
 
-function markOf(patch: Readonly<Record<string, unknown>>): string | null {
-  return typeof patch['retention'] === 'string' ? patch['retention'] : null
+type Patch = Readonly<Record<string, unknown>>
+
+function markOf(patch: Patch): string | null {
+  const { retention } = (patch['declared'] as Patch | undefined) ?? patch
+  // However it is written: what is declared is kept as '1w1s'.
+  return typeof retention === 'string' ? `${durationMs(retention, 'retention') / 1_000}s` : null
 }
 
-/** However its fields are ordered. */
+function speaksOf(patch: Patch): keyof Content {
+  if ('declared' in patch) return 'declared'
+  return 'paused' in patch ? 'isPaused' : 'live'
+}
+
 function contentOf({
   declared,
   live,
   isPaused,
 }: Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>): string {
   const fields = (config: object) => Object.entries(config).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return JSON.stringify([fields(declared), fields(live), isPaused])
+  return JSON.stringify({ declared: fields(declared), live: fields(live), isPaused } satisfies Content)
 }

@@ -373,6 +373,13 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     configEveryMs: 1_000,
   },
   {
+    name: 'whoever declares the topic anew takes back what was set live',
+    file: 'src/topic-settings.js',
+    find: '{ declared, patch: { declared } }',
+    replace: '{ declared, live: {}, patch: { declared } }',
+    composition: 'center',
+  },
+  {
     name: 'who has the token of another process settles in vain: the session is not looked at',
     file: STORE,
     find: 'settlements.map((one) => ({ ...one, cell })), session);',

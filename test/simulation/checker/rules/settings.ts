@@ -1,11 +1,12 @@
 /**
- * I16: versions of a topic's settings follow each other, and each is made by one change. I17: what a change answers is so.
+ * I16: versions of a topic's settings follow each other, and each is made by one change of what that change is about. I17: what a change answers is so.
  * I18: who knows that the topic is paused claims nothing. L8: everybody has the newest settings within a second.
  */
 import type {
   ClaimEvent,
   ConfiguredEvent,
   ConfigureEvent,
+  Content,
   Event,
   LifeEvent,
   RecordEvent,
@@ -97,7 +98,7 @@ class Versions {
     { asked, isOurs, seq }: RecordEvent,
     tell: (why: string) => void,
   ): Pick<Version, 'version' | 'content'> | null {
-    const { expected, changeId, mark, content } = asked as NonNullable<RecordEvent['asked']>
+    const { expected, changeId, mark, speaksOf, content } = asked as NonNullable<RecordEvent['asked']>
     const { current } = this
     const known = this.#changes.get(changeId)
     const isNew = known === undefined && current?.version === expected
@@ -111,8 +112,14 @@ class Versions {
       push(this.byMark, mark, { seq, expected })
       if (this.byMark.get(mark)?.length === 2) tell(`what was asked for once (${mark}) was carried out twice`)
     }
+    if (current !== null && othersOf(current.content, speaksOf) !== othersOf(content, speaksOf))
+      tell(`it spoke of '${speaksOf}' and changed more: ${current.content} to ${content}`)
     return { version: expected + 1, content }
   }
+}
+
+function othersOf(content: string, speaksOf: keyof Content): string {
+  return JSON.stringify({ ...(JSON.parse(content) as Content), [speaksOf]: null })
 }
 
 /** Who has heard of what. */
@@ -195,7 +202,8 @@ function checkAnswers(events: readonly Event[], versions: Versions, findings: Fi
     // All that were in force while it was under way.
     const from = Math.max(0, firstAfter(versions.all, call.seq) - 1)
     const inForce = versions.all.slice(from, firstAfter(versions.all, event.seq))
-    if (call.op === 'configure') checkConfigured(call, event, inForce, versions, tell)
+    if (call.op === 'configure' || call.op === 'declare')
+      checkConfigured(call, event, inForce, versions, tell)
     else if (event.outcome === 'ok' && !inForce.some(({ isPaused }) => isPaused === (call.op === 'pause')))
       tell(`the topic was ${call.op === 'pause' ? 'never paused' : 'paused'} all the while`)
   }
