@@ -23,7 +23,7 @@ const LAYERS: Record<string, Layer> = {
   runtime: { files: /^src\/runtime\//, mayImport: ['pure', 'ports'] },
   face: {
     files:
-      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-parts|topic-settings|scheduler|consume|pull|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
+      /^src\/(tocsin|open-store|topic-handle|topic-api|topic-changes|topic-parts|topic-places|topic-reader|topic-settings|write-gate|scheduler|consume|pull|bulk|index|postgres|redis|sqlite|orm-transaction|drizzle|kysely|knex|prisma)\.ts$/,
     mayImport: ['pure', 'ports', 'adapters', 'runtime', 'store', 'cluster'],
   },
   ports: {
