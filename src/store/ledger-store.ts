@@ -6,7 +6,6 @@ import type { Logger } from '../logger.ts'
 import type { Random } from '../random.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
 import { Janitor } from '../runtime/janitor.ts'
-import { isNear } from '../runtime/loader.ts'
 import { Sparing } from '../runtime/sparing.ts'
 import type { ClaimToken, LedgerDoor, StoreTransaction, TaskStore, TopicAudit, Transact } from '../store.ts'
 import type {
@@ -37,6 +36,8 @@ import { FailoverTable } from './failover-table.ts'
 import { Followers } from './followers.ts'
 import { HeldClaims, placesOfClaim } from './held-claims.ts'
 import { Residences } from './residences.ts'
+import { Teller } from './teller.ts'
+import { Transactions } from './transactions.ts'
 
 /** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
 const TABLE_LEASE_EXTRA_MS = 1_000
@@ -52,14 +53,6 @@ export interface LedgerStoreParts {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
-}
-
-/** So much may be on its way to a shared timetable before a caller has to wait for it. */
-const UNTOLD_MAX = 50_000
-
-interface Written {
-  readonly hint: Hint | null
-  readonly outcome?: string
 }
 
 /**
@@ -78,12 +71,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   readonly #residences: Residences
   readonly #followers: Followers
   readonly #settings = new Map<string, () => Settings>()
-  readonly #tellings = new Set<Promise<void>>()
-  #untold = 0
+  readonly #teller: Teller
+  readonly #transactions: Transactions
   readonly #janitor: Janitor
   readonly #sparing: Sparing
-  /** Called before a handler writes through its own transaction: throws if a task of its own is not its own any more. */
-  readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
   #isClosed = false
 
   constructor(parts: LedgerStoreParts) {
@@ -91,18 +82,19 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const { table, makeSpare } = parts
     const failover = makeSpare === undefined ? null : this.#withSpare(table, makeSpare)
     this.#table = failover ?? table
+    const residentMs = (topic: string) => this.#settingsOf(topic).residentMs
     this.#residences = new Residences({
       ...parts,
       ringing: this.#table,
-      residentMs: (topic) => this.#settingsOf(topic).residentMs,
-      onNews: (topic, places) => this.#catchUp(topic, places),
+      residentMs,
+      onNews: (topic, places) => this.#teller.catchUp(topic, places),
       onError: (doing, error) => {
         failover?.notice(error)
         this.#report(doing, error)
       },
     })
     this.#followers = new Followers(
-      (topic, places) => this.#catchUp(topic, places),
+      (topic, places) => this.#teller.catchUp(topic, places),
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
@@ -115,12 +107,20 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         for (const watcher of watchersOf(topic)) watcher.fence(cell, key, stamp, 'replaced')
       },
     })
-    const { transact } = parts.ledger
-    this.transact =
-      transact === undefined
-        ? null
-        : (topic, held, work, signal) =>
-            this.#transact(transact.bind(parts.ledger), topic, held, work, signal)
+    this.#teller = new Teller({
+      ledger: parts.ledger,
+      table: this.#table,
+      residences: this.#residences,
+      residentMs,
+      onError: (error) => this.#report('timetable', error),
+    })
+    this.#transactions = new Transactions({
+      ledger: parts.ledger,
+      held: this.#held,
+      followers: this.#followers,
+      onSettled: (at, settlements, answers) => this.#tellSettled(at, settlements, answers),
+    })
+    this.transact = this.#transactions.transact
     this.#sparing = new Sparing(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
@@ -146,7 +146,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
     const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs)
-    await this.#place(topic, answers)
+    await this.#teller.place(topic, answers)
     return answers.map(({ outcome, dueMs, inFlight }) => ({ outcome, dueMs, inFlight }))
   }
 
@@ -154,8 +154,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const answers = await this.#parts.ledger.cancel(topic, places)
     // One that is held is fenced: its handler need not go on.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
-    if (this.#isRungHere(topic) && touched.length > 0)
-      await this.#telling(touched.length, [this.#table.cancel(topic, touched)])
+    if (this.#teller.isRungHere(topic) && touched.length > 0)
+      await this.#teller.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
     return answers
   }
 
@@ -166,37 +166,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     quantumMs: number,
   ): Promise<RescheduleAnswer[]> {
     const answers = await this.#parts.ledger.reschedule(topic, places, when, quantumMs)
-    await this.#place(topic, answers)
+    await this.#teller.place(topic, answers)
     return answers.map(({ outcome, dueMs }) => ({ outcome, dueMs }))
   }
 
   within(tx: unknown): StoreTransaction {
-    const transaction = this.#parts.ledger.within(tx)
-    // They take effect before they return, where the ledger works at once; only then are they followed.
-    const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      if (transaction.ended !== undefined)
-        this.#followers.follow(tx as object, transaction.ended, topic, places)
-      return answers
-    }
-    const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
-      swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
-    const check = this.#beforeWrite.get(tx as object)
-    /** At once, where nothing is to be asked before: a synchronous ledger must have written when this returns. */
-    const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
-      check === undefined
-        ? one(topic, places, write())
-        : check(topic, places).then(() => one(topic, places, write()))
-    return {
-      isSynchronous: transaction.isSynchronous === true,
-      schedule: (topic, entries, quantumMs) =>
-        checked(topic, entries, () => transaction.schedule(topic, entries, quantumMs)),
-      cancel: (topic, places) => checked(topic, places, () => transaction.cancel(topic, places)),
-      reschedule: (topic, places, when, quantumMs) =>
-        checked(topic, places, () => transaction.reschedule(topic, places, when, quantumMs)),
-      cancelBy: (topic, cells, what) => many(topic, transaction.cancelBy(topic, cells, what)),
-      rescheduleBy: (topic, cells, what, when, quantumMs) =>
-        many(topic, transaction.rescheduleBy(topic, cells, what, when, quantumMs)),
-    }
+    return this.#transactions.within(tx)
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
@@ -212,7 +187,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const askedMs = this.#held.asking(at, req, stamp, leaseMs)
     if (askedMs === null) {
       // They ring again at once, under another stamp.
-      await this.#told(
+      await this.#teller.told(
         table.settle(
           at,
           rung.tasks.map(({ key }) => ({ key, stamp, outcome: RETURN })),
@@ -244,7 +219,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     if (refused.length > 0) {
       const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
       const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
-      await this.#tellAll([table.settle(at, settlements), ...this.#putting(at.topic, again)])
+      await this.#teller.all([table.settle(at, settlements), ...this.#teller.putting(at.topic, again)])
       for (const { key, verdict } of refused) {
         if (verdict.kind === 'poison') poisoned.push(key)
         if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
@@ -285,7 +260,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         'ledger-unavailable',
         'extend: somebody else has a transaction open on this task; its lease could not be prolonged yet',
       )
-    if (!claim.isParted) await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    if (!claim.isParted) await this.#teller.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
 
@@ -313,7 +288,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     this.#held.handedOut(at, stamp)
     if (!this.#residences.isLookedAt) return
     const settlements = keys.map((key) => ({ key, stamp, outcome: DONE }))
-    await this.#told(this.#table.settle(at, settlements))
+    await this.#teller.told(this.#table.settle(at, settlements))
   }
 
   async settleFor(
@@ -331,12 +306,15 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const isOurs = session === this.sessionOf(cell)
     // Another process may have given the same stamp: it is nothing to our own claims.
     if (isOurs) await this.#tellSettled(at, settlements, answers)
-    else if (this.#isRungHere(topic)) await this.#tellTable(at, settlements, answers)
+    else if (this.#teller.isRungHere(topic)) await this.#teller.settled(at, settlements, answers)
     // One that was prolonged by itself waits in the timetable for the end of its lease, and nobody holds it there.
     const back = answers.flatMap(({ hint }, i) =>
-      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#isNear(topic, hint) ? [hint] : [],
+      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#teller.isNear(topic, hint)
+        ? [hint]
+        : [],
     )
-    if (back.length > 0 && this.#isRungHere(topic)) await this.#told(this.#table.put(topic, back, 'lower'))
+    if (back.length > 0 && this.#teller.isRungHere(topic))
+      await this.#teller.told(this.#table.put(topic, back, 'lower'))
     return answers.map(({ answer }) => answer)
   }
 
@@ -360,7 +338,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     claim.extending++
     const answers = await asking().finally(() => claim.extending--)
     if (this.#held.prolonged(claim, keys, answers, leaseMs))
-      await this.#told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+      await this.#teller.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return answers
   }
 
@@ -395,7 +373,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
     const answers = await this.#parts.ledger.replay(topic, places)
-    await this.#place(topic, answers)
+    await this.#teller.place(topic, answers)
     return answers.map(({ outcome }) => outcome)
   }
 
@@ -441,51 +419,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     this.#isClosed = true
     this.#held.close()
     await Promise.all([this.#janitor.stop(), this.#residences.close()])
-    await Promise.all([this.#followers.close(), ...this.#tellings])
+    await Promise.all([this.#followers.close(), this.#teller.arrived()])
     await this.#table.close()
     await this.#parts.ledger.close()
-  }
-
-  /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
-  async #transact(
-    transact: NonNullable<Ledger['transact']>,
-    ...[topic, held, work, signal]: Parameters<Transact>
-  ): Promise<boolean> {
-    const tellings: (() => Promise<void>)[] = []
-    const letGo = () => {
-      for (const { key, cell, stamp } of held) this.#held.ownLock({ topic, cell }, stamp, key, false)
-    }
-    const isCommitted = await transact(async ({ tx, settle, hold }) => {
-      /** Of its own tasks, those that the handler has written to while it held them. */
-      const own = new Set<string>()
-      this.#beforeWrite.set(tx, async (of, places) => {
-        const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
-        const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
-        if (mine.length === 0) return
-        // Somebody else may have done it meanwhile: then this one must not go on as if it had not.
-        if (!(await hold(topic, mine)))
-          throw new TocsinError(
-            'lease-lost',
-            'the task is not held by this handler any more; somebody else has it',
-          )
-        for (const { key, cell, stamp } of mine) {
-          own.add(key)
-          this.#held.ownLock({ topic, cell }, stamp, key, true)
-        }
-      })
-      return work(tx, async (settlements) => {
-        const answers = await settle(topic, settlements)
-        for (const cell of new Set(settlements.map((one) => one.cell))) {
-          const isHere = (_: unknown, i: number) => settlements[i]?.cell === cell
-          const [some, theirs] = [settlements.filter(isHere), answers.filter(isHere)]
-          tellings.push(() => this.#tellSettled({ topic, cell }, some, theirs))
-        }
-        // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
-        return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
-      })
-    }, signal).finally(letGo)
-    if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
-    return isCommitted
   }
 
   async #tellSettled(
@@ -493,20 +429,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     settlements: readonly Settlement[],
     answers: readonly LedgerSettled[],
   ): Promise<void> {
-    await this.#tellTable(at, settlements, answers)
+    await this.#teller.settled(at, settlements, answers)
     for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
-  }
-
-  async #tellTable(
-    at: CellAddress,
-    settlements: readonly Settlement[],
-    answers: readonly LedgerSettled[],
-  ): Promise<void> {
-    const told = settlements.map((one, i) => afterwards(one, answers[i]))
-    const again = answers.flatMap(({ hint }, i) =>
-      hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
-    )
-    await this.#tellAll([this.#table.settle(at, told), ...this.#putting(at.topic, again)])
   }
 
   /** By our own claims where we have any: the timetable's last longer. */
@@ -549,7 +473,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       // Not the stale ones: they were replaced, settled just now, or prolonged through another process, and what the
       // timetable has of them is newer.
       const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
-      await this.#tellAll([table.drop(at.topic, gone), ...this.#putting(at.topic, hints)])
+      await this.#teller.all([table.drop(at.topic, gone), ...this.#teller.putting(at.topic, hints)])
       rescued += hints.length
       for (const [i, { poison }] of answers.entries())
         if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
@@ -571,87 +495,6 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
 
-  /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */
-  async #place(topic: string, written: readonly Written[]): Promise<void> {
-    if (!this.#isRungHere(topic)) return
-    const near: Hint[] = []
-    const far: Hint[] = []
-    for (const { hint, outcome } of written) {
-      if (hint === null) continue
-      if (this.#isNear(topic, hint)) near.push(hint)
-      // What is new cannot be there.
-      else if (outcome !== 'created') far.push(hint)
-    }
-    await this.#telling(near.length + far.length, this.#putOrDrop(topic, near, far))
-  }
-
-  #putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
-    const near = hints.filter((hint) => this.#isNear(topic, hint))
-    const isNear = new Set(near)
-    return this.#putOrDrop(
-      topic,
-      near,
-      hints.filter((hint) => !isNear.has(hint)),
-    )
-  }
-
-  #putOrDrop(topic: string, near: readonly Hint[], far: readonly Hint[]): Promise<unknown>[] {
-    const tellings: Promise<unknown>[] = []
-    if (near.length > 0) tellings.push(this.#table.put(topic, near, 'set'))
-    if (far.length > 0) tellings.push(this.#table.drop(topic, far))
-    return tellings
-  }
-
-  /**
-   * A caller is answered when the ledger has it: a shared timetable hears of it on the way. Only when too much is on the
-   * way is it waited for.
-   */
-  async #telling(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
-    if (tellings.length === 0) return
-    const told = this.#tellAll(tellings)
-    if (!this.#table.isShared) return told
-    this.#untold += count
-    const done = told.finally(() => {
-      this.#untold -= count
-      this.#tellings.delete(done)
-    })
-    this.#tellings.add(done)
-    if (this.#untold > UNTOLD_MAX) await done
-  }
-
-  /** The timetable of this process has what others' timetables have, or it is rung by here. */
-  #isRungHere(topic: string): boolean {
-    return this.#table.isShared || this.#residences.has(topic)
-  }
-
-  /** It belongs into the timetable now. */
-  #isNear(topic: string, hint: Hint): boolean {
-    const filler = this.#residences.fillerOf(topic)
-    if (filler !== undefined) return filler.includes(hint)
-    const { ledger, table } = this.#parts
-    return !table.isShared || isNear(hint, ledger.clockMs(), this.#settingsOf(topic).residentMs)
-  }
-
-  /** A caller's transaction is over: what it wrote, if it did, is told to the timetable. */
-  async #catchUp(topic: string, places: readonly Place[]): Promise<void> {
-    if (!this.#isRungHere(topic)) return
-    const hints = await this.#parts.ledger.hints(topic, places)
-    const gone = places.filter((_, i) => hints[i] === null)
-    const near = hints.filter((hint) => hint !== null && this.#isNear(topic, hint)) as Hint[]
-    await this.#told(this.#table.cancel(topic, gone))
-    await this.#told(this.#table.put(topic, near, 'lower'))
-  }
-
-  /** The ledger has it: a timetable that was not told is mended by the sweeper, and nobody's call fails for it. */
-  async #told(telling: Promise<unknown>): Promise<void> {
-    await telling.catch((error: unknown) => this.#report('timetable', error))
-  }
-
-  /** All called before any is waited for: a later write of the same commit must not get in between. */
-  async #tellAll(tellings: readonly Promise<unknown>[]): Promise<void> {
-    await Promise.all(tellings.map((telling) => this.#told(telling)))
-  }
-
   #settingsOf(topic: string): Settings {
     return this.#settings.get(topic)?.() ?? settingsOf(DEFAULT_CONFIG, `topic '${topic}'`)
   }
@@ -664,11 +507,4 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         'the ledger or its timetable failed; it will be tried again',
       )
   }
-}
-
-/** What the timetable is told of an outcome. By the ledger's word, not by the holder's. */
-function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled | undefined): Settlement {
-  // Stale: whatever the task is now, let it ring, and the ledger will say.
-  const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
-  return { key, stamp, outcome: isBack ? RETURN : DONE }
 }

@@ -237,8 +237,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'what is written is not put into the timetable',
-    file: STORE,
-    find: "tellings.push(this.#table.put(topic, near, 'set'));",
+    file: 'src/store/teller.js',
+    find: "tellings.push(this.#parts.table.put(topic, near, 'set'));",
     replace: '',
     composition: 'center',
   },

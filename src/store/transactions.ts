@@ -1,0 +1,109 @@
+import { TocsinError } from '../errors.ts'
+import type { Ledger, LedgerSettled } from '../ledger.ts'
+import type { StoreTransaction, Transact } from '../store.ts'
+import type { CellAddress, Place, Settlement } from '../timetable.ts'
+import type { Followers } from './followers.ts'
+import type { HeldClaims } from './held-claims.ts'
+
+export interface TransactionsParts {
+  readonly ledger: Ledger
+  readonly held: HeldClaims
+  readonly followers: Followers
+  /** What was settled, and is committed by now, is told. */
+  readonly onSettled: (
+    at: CellAddress,
+    settlements: readonly Settlement[],
+    answers: readonly LedgerSettled[],
+  ) => Promise<void>
+}
+
+/** Writes in a transaction of the caller's, and handlers whose outcome is committed together with what they wrote. */
+export class Transactions {
+  readonly #parts: TransactionsParts
+  /** Called before a handler writes through its own transaction: throws if a task of its own is not its own any more. */
+  readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
+
+  constructor(parts: TransactionsParts) {
+    this.#parts = parts
+  }
+
+  /** Null: the ledger has none for handlers. */
+  get transact(): Transact | null {
+    const { ledger } = this.#parts
+    const transact = ledger.transact?.bind(ledger)
+    return transact === undefined
+      ? null
+      : (topic, held, work, signal) => this.#transact(transact, topic, held, work, signal)
+  }
+
+  within(tx: unknown): StoreTransaction {
+    const transaction = this.#parts.ledger.within(tx)
+    // They take effect before they return, where the ledger works at once; only then are they followed.
+    const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
+      if (transaction.ended !== undefined)
+        this.#parts.followers.follow(tx as object, transaction.ended, topic, places)
+      return answers
+    }
+    const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
+      swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
+    const check = this.#beforeWrite.get(tx as object)
+    /** At once, where nothing is to be asked before: a synchronous ledger must have written when this returns. */
+    const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
+      check === undefined
+        ? one(topic, places, write())
+        : check(topic, places).then(() => one(topic, places, write()))
+    return {
+      isSynchronous: transaction.isSynchronous === true,
+      schedule: (topic, entries, quantumMs) =>
+        checked(topic, entries, () => transaction.schedule(topic, entries, quantumMs)),
+      cancel: (topic, places) => checked(topic, places, () => transaction.cancel(topic, places)),
+      reschedule: (topic, places, when, quantumMs) =>
+        checked(topic, places, () => transaction.reschedule(topic, places, when, quantumMs)),
+      cancelBy: (topic, cells, what) => many(topic, transaction.cancelBy(topic, cells, what)),
+      rescheduleBy: (topic, cells, what, when, quantumMs) =>
+        many(topic, transaction.rescheduleBy(topic, cells, what, when, quantumMs)),
+    }
+  }
+
+  /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
+  async #transact(
+    transact: NonNullable<Ledger['transact']>,
+    ...[topic, held, work, signal]: Parameters<Transact>
+  ): Promise<boolean> {
+    const tellings: (() => Promise<void>)[] = []
+    const letGo = () => {
+      for (const { key, cell, stamp } of held) this.#parts.held.ownLock({ topic, cell }, stamp, key, false)
+    }
+    const isCommitted = await transact(async ({ tx, settle, hold }) => {
+      /** Of its own tasks, those that the handler has written to while it held them. */
+      const own = new Set<string>()
+      this.#beforeWrite.set(tx, async (of, places) => {
+        const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
+        const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
+        if (mine.length === 0) return
+        // Somebody else may have done it meanwhile: then this one must not go on as if it had not.
+        if (!(await hold(topic, mine)))
+          throw new TocsinError(
+            'lease-lost',
+            'the task is not held by this handler any more; somebody else has it',
+          )
+        for (const { key, cell, stamp } of mine) {
+          own.add(key)
+          this.#parts.held.ownLock({ topic, cell }, stamp, key, true)
+        }
+      })
+      return work(tx, async (settlements) => {
+        const answers = await settle(topic, settlements)
+        for (const cell of new Set(settlements.map((one) => one.cell))) {
+          const isHere = (_: unknown, i: number) => settlements[i]?.cell === cell
+          const [some, theirs] = [settlements.filter(isHere), answers.filter(isHere)]
+          tellings.push(() => this.#parts.onSettled({ topic, cell }, some, theirs))
+        }
+        // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
+        return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
+      })
+    }, signal).finally(letGo)
+    if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
+    return isCommitted
+  }
+}
