@@ -67,6 +67,34 @@ export const NEEDED = [
     dnf: ['pgbouncer'],
     newer: 'https://www.pgbouncer.org/install.html',
   },
+  // What the documents show of other languages and of the shell is run as it stands.
+  {
+    program: 'curl',
+    oldest: [7, 60],
+    version: { args: ['--version'], pattern: /curl (\d+)\.(\d+)/ },
+    apt: ['curl'],
+    brew: ['curl'],
+    dnf: ['curl'],
+    newer: 'https://curl.se/download.html',
+  },
+  {
+    program: 'jq',
+    oldest: [1, 5],
+    version: { args: ['--version'], pattern: /jq-(\d+)\.(\d+)/ },
+    apt: ['jq'],
+    brew: ['jq'],
+    dnf: ['jq'],
+    newer: 'https://jqlang.org/download/',
+  },
+  {
+    program: 'python3',
+    oldest: [3, 8],
+    version: { args: ['--version'], pattern: /Python (\d+)\.(\d+)/ },
+    apt: ['python3'],
+    brew: ['python'],
+    dnf: ['python3'],
+    newer: 'https://www.python.org/downloads/',
+  },
 ]
 
 const VERSION_WITHIN_MS = 10_000

@@ -207,6 +207,9 @@ test.each([
   ['postgres', 'postgres (PostgreSQL) 18beta1', [18, 1]],
   ['pgbouncer', 'PgBouncer 1.18.0\nlibevent 2.1.12-stable', [1, 18]],
   ['pgbouncer', 'PgBouncer version 1.12.0', [1, 12]],
+  ['curl', 'curl 7.88.1 (x86_64-pc-linux-gnu) libcurl/7.88.1 OpenSSL/3.0.19', [7, 88]],
+  ['jq', 'jq-1.7.1', [1, 7]],
+  ['python3', 'Python 3.11.7', [3, 11]],
 ])('the version of %s is read from %j', (program, printed, version) => {
   const { pattern } = NEEDED.find((row) => row.program === program)!.version
   expect(pattern.exec(printed)?.slice(1).map(Number)).toEqual(version)
