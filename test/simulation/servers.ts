@@ -207,7 +207,7 @@ export class Servers {
     const recorded = recordedLedger(ledger, `s${session}`, this.#witness(client.life), (tx) =>
       this.#transactionOf(tx),
     )
-    // A file has no other side: what is still under way when its process ends has not happened.
+    // A file has no other side: it stands still with its process, and what is under way when that ends has not happened.
     const isThere = new AbortController()
     client.onDeath(() => isThere.abort())
     const close = async () => {
@@ -216,9 +216,9 @@ export class Servers {
     }
     const { signal } = isThere
     const { ledgerLink } = client
-    const board = whileThere(this.#recordedBoard(ledger.board, client), BOARD_METHODS, signal)
+    const board = within(this.#recordedBoard(ledger.board, client), BOARD_METHODS, clock, signal)
     return {
-      ledger: remote(whileThere(recorded, LEDGER_METHODS, signal), ledgerLink, LEDGER_METHODS, { close }),
+      ledger: remote(within(recorded, LEDGER_METHODS, clock, signal), ledgerLink, LEDGER_METHODS, { close }),
       board: remote(board, ledgerLink, BOARD_METHODS, {}),
       truth: ledger.board,
     }
@@ -276,8 +276,8 @@ export class Servers {
   }
 }
 
-/** Once it is gone, nothing is carried out any more. */
-function whileThere<T extends object>(server: T, methods: Methods, gone: AbortSignal): T {
+/** Inside a process: carried out while it runs, or when it goes on, and never once it is gone. */
+function within<T extends object>(server: T, methods: Methods, clock: ProcessClock, gone: AbortSignal): T {
   return new Proxy(server, {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name, target)
@@ -285,7 +285,13 @@ function whileThere<T extends object>(server: T, methods: Methods, gone: AbortSi
       const method = value as (...args: unknown[]) => unknown
       if (methods[String(name)] === undefined) return method.bind(target)
       const closed = () => new TocsinError('ledger-unavailable', 'the ledger was closed')
-      return (...args: unknown[]) => (gone.aborted ? Promise.reject(closed()) : method.apply(target, args))
+      return (...args: unknown[]) =>
+        new Promise((resolve, reject) =>
+          clock.reach(() => {
+            if (gone.aborted) reject(closed())
+            else Promise.resolve(method.apply(target, args)).then(resolve, reject)
+          }),
+        )
     },
   })
 }
