@@ -1,5 +1,5 @@
 /** Whatever went wrong, as a client is told: one shape, the right status, nothing of our insides. */
-import type { FastifyError } from 'fastify'
+import type { FastifyBaseLogger, FastifyError } from 'fastify'
 import { ERROR_TABLE, type ErrorCode, TocsinError } from '../errors.ts'
 
 export interface ErrorBody {
@@ -17,11 +17,11 @@ export interface ErrorBody {
 
 /** Also for answers that are no failure of ours, such as a key that is not there. */
 export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
-  const { code, message, retryable, details } = error
+  const { code, retryable, details } = error
   return {
     error: {
       code,
-      message,
+      message: wordsOf(error),
       retryable,
       ...(typeof details['field'] === 'string' ? { field: details['field'] } : {}),
       ...(typeof details['index'] === 'number' ? { index: details['index'] } : {}),
@@ -30,6 +30,11 @@ export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
       ...(requestId === undefined ? {} : { requestId }),
     },
   }
+}
+
+/** What stores say, and where they are, is for whoever runs the server: the log has it, and nobody else. */
+export function wordsOf({ code, status, message }: TocsinError): string {
+  return status >= 500 ? ERROR_TABLE[code].means : message
 }
 
 /** What Fastify refuses by itself, in our words. */
@@ -48,6 +53,14 @@ export function asTocsinError(thrown: unknown): TocsinError | null {
   const [known, words] = BY_FASTIFY[code] ?? ['bad-request', ERROR_TABLE['bad-request'].means]
   // Its own words may repeat what was sent, at any length.
   return code.startsWith('FST_') && statusCode < 500 ? new TocsinError(known, words) : null
+}
+
+/** Also for what nobody foresaw, which the log alone is told of. */
+export function foreseen(thrown: unknown, log: FastifyBaseLogger): TocsinError {
+  const known = asTocsinError(thrown)
+  if (known === null) log.error({ error: thrown }, 'a request failed in a way that nobody foresaw')
+  else if (known.status >= 500) log.warn({ error: known }, 'a request could not be carried out')
+  return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
 }
 
 /** How long to wait before trying again, where it is worth it. */

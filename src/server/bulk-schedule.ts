@@ -5,7 +5,7 @@ import { PAYLOAD_BYTES_MAX } from '../payload.ts'
 import { TocsinError } from '../errors.ts'
 import type { NewTask } from '../task.ts'
 import type { TopicHandle } from '../topic-handle.ts'
-import { asTocsinError, errorBody } from './api-error.ts'
+import { errorBody, foreseen } from './api-error.ts'
 import { NDJSON } from './bodies.ts'
 import { headersOf } from './headers.ts'
 import { type Line, linesOf } from './line-reader.ts'
@@ -49,7 +49,7 @@ export async function scheduleLines(
   const writer = new LineWriter(reply.raw)
   const refuse = (line: number, error: unknown) => {
     summary.failed++
-    writer.write({ line, ...errorBody(asTocsinError(error) ?? unforeseen()) })
+    writer.write({ line, ...errorBody(foreseen(error, request.log)) })
   }
   const put = async (piece: Piece) => {
     const { numbers } = piece
@@ -72,10 +72,8 @@ export async function scheduleLines(
     await eachOf(clock, piecesOf(chunksOf(body, stop.signal), taskOf, refuse, writer, stop.signal), put, stop)
     writer.write({ summary })
   } catch (error) {
-    const known = asTocsinError(error)
-    if (known === null) request.log.error({ error }, 'a bulk schedule failed')
     // Whoever still listens hears why there is no summary.
-    writer.write(errorBody(known ?? unforeseen(), request.id))
+    writer.write(errorBody(foreseen(error, request.log), request.id))
     linger(clock, request, reply)
   } finally {
     closing.removeEventListener('abort', close)
@@ -184,8 +182,4 @@ function linger(clock: Clock, { raw: body }: FastifyRequest, { raw: answer }: Fa
 
 async function* only<T>(one: T): AsyncGenerator<T> {
   yield one
-}
-
-function unforeseen(): TocsinError {
-  return new TocsinError('internal', 'something went wrong here; the log has it under the request id')
 }

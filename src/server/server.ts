@@ -19,7 +19,7 @@ import type { Rate } from '../runtime/governor.ts'
 import type { Tocsin } from '../tocsin.ts'
 import { VERSION } from '../version.ts'
 import { useAccess } from './access.ts'
-import { asTocsinError, errorBody, retryAfterSeconds } from './api-error.ts'
+import { asTocsinError, errorBody, foreseen, retryAfterSeconds } from './api-error.ts'
 import { useBodies } from './bodies.ts'
 import { refuseRaw } from './client-errors.ts'
 import { headersOf } from './headers.ts'
@@ -120,18 +120,8 @@ function useAnswers(app: FastifyInstance, metrics: Metrics): void {
     const token = request.access?.tokenId ?? null
     request.log.info({ method: request.method, route, status, tookMs: Math.round(tookMs), token }, 'answered')
   })
-  app.setNotFoundHandler((request, reply) => {
-    const error = new TocsinError(
-      'not-found',
-      `there is no ${request.method} here; GET /openapi.json lists what there is`,
-    )
-    return reply.code(404).send(errorBody(error, request.id))
-  })
   app.setErrorHandler((thrown, request, reply) => {
-    const known = asTocsinError(thrown)
-    if (known === null) request.log.error({ error: thrown }, 'a request failed in a way that nobody foresaw')
-    const error =
-      known ?? new TocsinError('internal', 'something went wrong here; the log has it under the request id')
+    const error = foreseen(thrown, request.log)
     const seconds = retryAfterSeconds(error)
     if (seconds !== null) void reply.header('retry-after', seconds)
     // The rest of a body that was refused half-way is not waited for.

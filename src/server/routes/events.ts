@@ -1,7 +1,8 @@
 /** What this server sees, as it happens: a window, not a log. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
-import { describeError, TocsinError } from '../../errors.ts'
+import { ERROR_TABLE, TocsinError } from '../../errors.ts'
+import { asTocsinError, wordsOf } from '../api-error.ts'
 import { EVENT_NAMES, type EventName } from '../../events.ts'
 import { checkTopic } from '../access.ts'
 import { headersOf } from '../headers.ts'
@@ -95,10 +96,9 @@ class EventStream {
   }
 }
 
-/** An error is told by its code, or in one line: never with a stack. */
+/** An error is told by its code and in one line, never with a stack. */
 function plain(event: object): object {
   if (!('error' in event) || typeof event.error === 'string') return event
-  const { error } = event
-  const code = TocsinError.is(error) ? error.code : 'internal'
-  return { ...event, error: { code, message: TocsinError.is(error) ? error.message : describeError(error) } }
+  const error = asTocsinError(event.error) ?? new TocsinError('internal', ERROR_TABLE.internal.means)
+  return { ...event, error: { code: error.code, message: wordsOf(error) } }
 }
