@@ -92,11 +92,25 @@ function indexOf(path: string): Index {
   return index === undefined ? {} : { index: Number(index) }
 }
 
+/** What cannot be decoded would be taken as it stands, and found by nobody who writes it rightly. */
+function checkEncoding(url: string): void {
+  const at = url.indexOf('?')
+  if (at === -1 || !url.includes('%', at)) return
+  try {
+    decodeURIComponent(url.slice(at))
+  } catch {
+    throw new TocsinError('bad-request', 'query: it is not percent-encoded UTF-8')
+  }
+}
+
 /** Also what a route does not ask for at all is refused rather than passed over; probes may add to their URL what they like. */
 export function useValidation(app: FastifyInstance, shared: readonly object[]): void {
   for (const schema of shared) app.addSchema(schema)
   app.setValidatorCompiler(validatorCompiler(shared))
   app.addHook('onRoute', ({ schema, config }) => {
     if (schema !== undefined && config?.scope !== null) schema.querystring ??= object({})
+  })
+  app.addHook('preValidation', async ({ raw, routeOptions }) => {
+    if (routeOptions.config.scope !== null) checkEncoding(raw.url ?? '')
   })
 }

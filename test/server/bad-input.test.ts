@@ -499,6 +499,13 @@ describe('paths', () => {
         expectRefusal([method, key], await send(method, `${T}/tasks/${key}`), [status, code])
   })
 
+  it('nor is what a query asks for', async () => {
+    for (const tag of ['%ff', '%c0%af', '%ed%a0%80', '%', '%zz', '%2'])
+      expectRefusal(tag, await send('GET', `${T}/tasks?tag=${tag}`), [400, 'bad-request'])
+    expect((await send('GET', `${T}/tasks?tag=%C3%A4`)).status).toBe(200)
+    expect((await send('GET', '/healthz?%ff')).status).toBe(200)
+  })
+
   const TOPICS: [string, number, string][] = [
     ['..', 400, 'bad-topic'],
     ['%2e%2e', 400, 'bad-topic'],
