@@ -133,6 +133,13 @@ describe('what may not be written', () => {
     expect(message).toMatch(/cannot be opened.*EACCES/)
   })
 
+  // In a process of its own: Node's own way to make folders hangs there. There is a /proc on Linux only.
+  test.skipIf(process.platform !== 'linux')('a folder that nobody can make', async () => {
+    const { code, message } = await outcome('/proc/no/such/t.db')
+    expect(code).toBe('ledger-unavailable')
+    expect(message).toMatch(/cannot be opened.*ENOENT/)
+  })
+
   test('a folder in the place of the file', async () => {
     mkdirSync(path)
     expect(await failureOf(open())).toMatchObject({

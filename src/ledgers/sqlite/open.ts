@@ -81,12 +81,24 @@ export function openSqlite(
 /** By whatever name it is called, a file has one lock. */
 function truePathOf(path: string, where: string): string {
   return opening(where, () => {
-    mkdirSync(dirname(path), { recursive: true })
+    makeFolder(dirname(path))
     // A link to a file that is not there yet, too.
     const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
     const target = isLink ? resolve(dirname(path), readlinkSync(path)) : path
     return existsSync(target) ? realpathSync(target) : join(realpathSync(dirname(target)), basename(target))
   })
+}
+
+/** One by one: `recursive` never returns where folders cannot be made, as below /proc. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return
+  makeFolder(dirname(path))
+  try {
+    mkdirSync(path)
+  } catch (error) {
+    // Somebody else was faster.
+    if (!existsSync(path)) throw error
+  }
 }
 
 function locked(path: string, where: string): { release(): void } {
