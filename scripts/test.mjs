@@ -3,7 +3,8 @@
  *
  *   npm test                    lint and format, types, every test
  *   npm test -- retry           only the tests whose file matches; arguments go to vitest
- *   npm run test:long           also the tests that take their time (TOCSIN_LONG=1)
+ *   npm run test:long           also the tests that take their time, an hour (TOCSIN_LONG=1)
+ *   npm run test:release        the same, with ten times as many generated cases: hours (TOCSIN_LONG=release)
  */
 import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
@@ -14,8 +15,9 @@ import { count, summary } from './count.mjs'
 import { provision } from './provision.mjs'
 
 const given = process.argv.slice(2)
-const filters = given.filter((argument) => argument !== '--long')
+const filters = given.filter((argument) => argument !== '--long' && argument !== '--release')
 if (given.includes('--long')) process.env.TOCSIN_LONG = '1'
+if (given.includes('--release')) process.env.TOCSIN_LONG = 'release'
 
 const total = { passed: 0, failed: 0, skipped: 0 }
 

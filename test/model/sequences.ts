@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { inspect } from './looking.ts'
 import { TaskModel } from './task-model.ts'
 import { type Command, type Port, Run, type Tally, type World } from './world.ts'
+import { generated } from '../generated.ts'
 
 /** Worlds of one adapter, one for each sequence. */
 export interface Source<P extends Port> {
@@ -35,11 +36,10 @@ export function newFigures(): Figures {
 /** What a client and a server remember of topics must not grow without end. */
 const SEQUENCES_PER_SOURCE = 2_000
 
-const LONG = process.env['TOCSIN_LONG'] !== undefined
 /** TOCSIN_SEED=<the seed of a failure> shows it again; any other number leads elsewhere. */
 export const SEED = Number(process.env['TOCSIN_SEED'] ?? 20_260_101)
-export const SEQUENCES = LONG ? 100_000 : 1_000
-export const TIMEOUT_MS = LONG ? 14_400_000 : 300_000
+export const SEQUENCES = generated(1_000)
+export const TIMEOUT_MS = 300 * SEQUENCES
 
 /** Rejects with the shrunk sequence, its seed and its path in the message. */
 export async function checkSequences<P extends Port>(options: SequenceOptions<P>): Promise<Figures> {

@@ -11,7 +11,7 @@ import { silentLogger } from '../../src/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
-const isLong = process.env['TOCSIN_LONG'] === '1'
+const isLong = process.env['TOCSIN_LONG'] !== undefined
 const ROWS = isLong ? 10_000_000 : 200_000
 
 let server: PostgresServer

@@ -8,11 +8,12 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import type { ServeOptions } from 'tocsin/server'
 import { expect, it } from 'vitest'
+import { generated } from '../generated.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { type Answer, TestServer } from './harness.ts'
 
 const ADMIN = 'admin-token-of-the-fuzzer-0123456789'
-const REQUESTS = process.env['TOCSIN_LONG'] === undefined ? 10_000 : 1_000_000
+const REQUESTS = generated(10_000)
 const SEED = Number(process.env['TOCSIN_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 const BATCH = 1_000
 const AT_A_TIME = 24
