@@ -184,9 +184,9 @@ export class PullDesk {
 
   #fired({ entry, firedMs }: Pulled): void {
     const { meter, topic, settings, announcer } = this.#parts
-    const { key, id, dueMs, ringMs } = entry
-    meter.fired(topic, Math.max(0, firedMs - dueMs))
-    const latenessMs = firedMs - ringMs
+    const { key, id, ringMs } = entry
+    const latenessMs = Math.max(0, firedMs - ringMs)
+    meter.fired(topic, latenessMs)
     const { objectiveP99Ms: objectiveMs } = settings()
     if (objectiveMs === null || latenessMs <= objectiveMs) return
     announcer.emit('late', { topic, key, id, latenessMs, objectiveMs })

@@ -325,9 +325,8 @@ export class Worker<Out> {
     const admit = (decoded: Decoded<Out>) => {
       if ('problem' in decoded)
         return this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
-      const task = taskFor(topic, held, decoded.payload, firedMs)
-      meter.fired(topic, task.latenessMs)
-      return { held, task }
+      meter.fired(topic, Math.max(0, behindMs))
+      return { held, task: taskFor(topic, held, decoded.payload, firedMs) }
     }
     const decoded = decode(held.entry.body)
     if (!(decoded instanceof Promise)) return admit(decoded)

@@ -72,6 +72,27 @@ describe('what happens here', () => {
     expect(seen.get('tocsin_fired_total', { topic })).toBe(1)
   })
 
+  it('what was to wait is not late for having waited', async () => {
+    const [pulled, handled] = [await topicOf(), await topicOf()]
+    await schedule(pulled, { key: 'a', at: ago(100_000) })
+    await settle(pulled, (await claim(pulled))[0], { outcome: 'snooze', delay: '1ms' })
+    await claim(pulled)
+    await schedule(handled, { key: 'a', at: ago(100_000) })
+    let calls = 0
+    const done = new Promise<void>((resolve) => {
+      server.served.toc.topic(handled).consume(async () => {
+        if (++calls === 1) return { snooze: 1 }
+        resolve()
+      })
+    })
+    await done
+    const seen = await figures()
+    for (const topic of [pulled, handled]) {
+      expect(seen.get('tocsin_lateness_seconds_count', { topic })).toBe(2)
+      expect(seen.get('tocsin_lateness_seconds_sum', { topic })).toBeLessThan(190)
+    }
+  })
+
   it('outcomes, each by its name', async () => {
     const topic = await topicOf({ retry: { min: '1ms', max: '1ms', jitter: 0 } })
     await schedule(topic, { key: 'a', delay: '0s' })
