@@ -135,6 +135,7 @@ export class Cluster {
   async cards(): Promise<{ card: Card; isSelf: boolean }[]> {
     const mine = this.#card()
     if (!this.#parts.board.isShared) return [{ card: mine, isSelf: true }]
+    await this.#members.begun
     const alive = new Set(this.#members.alive.map(({ id }) => id))
     const others = (await this.#parts.board.cards()).filter(({ id }) => id !== mine.id && alive.has(id))
     return [mine, ...others].map((card) => ({ card, isSelf: card.id === mine.id }))

@@ -25,10 +25,15 @@ export class Members {
   readonly #cards = new Map<string, Card>()
   #alive: readonly Card[] = []
   #unlisten: () => void = () => {}
+  #begin: () => void = () => {}
+  /** The first beat is over, or there will be none: who else is there is known, as far as it can be. */
+  readonly begun = new Promise<void>((resolve) => {
+    this.#begin = resolve
+  })
 
   constructor(parts: MembersParts) {
     this.#parts = parts
-    this.#routine = new Routine(parts.clock, BEAT_MS, () => this.step(), parts.onError)
+    this.#routine = new Routine(parts.clock, BEAT_MS, () => this.step().finally(this.#begin), parts.onError)
   }
 
   /** As of the last beat. */
@@ -50,6 +55,7 @@ export class Members {
   async stop(): Promise<void> {
     this.#unlisten()
     await this.#routine.stop()
+    this.#begin()
   }
 
   async step(): Promise<void> {

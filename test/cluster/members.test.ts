@@ -29,6 +29,17 @@ beforeAll(async () => {
 afterAll(() => servers.stop())
 
 describe.concurrent('members', () => {
+  test.each(['Redis', 'PostgreSQL'] as const)(
+    '%s: whoever has just come knows who is there',
+    { timeout: 30_000 },
+    async (composition) => {
+      await using place = await servers.place(composition)
+      await place.nodes('one')
+      const [two] = await place.nodes('two')
+      expect((await two!.nodes()).map(({ name }) => name).toSorted()).toEqual(['one', 'two'])
+    },
+  )
+
   test(
     'Redis: slots are redealt live under load, and nothing is lost or done twice',
     { timeout: 60_000 },
