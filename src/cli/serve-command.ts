@@ -91,16 +91,19 @@ function withoutEmpty(given: Given): Given {
 
 async function announce({ url, toc }: Served, hasAdminToken: boolean, output: Output): Promise<void> {
   const needsToken = hasAdminToken || (await toc.tokenBoard.tokens()).length > 0
-  output.announce({ url, needsToken }, forPeople(reachable(url), needsToken))
+  output.announce({ url, needsToken }, forPeople(reachable(url), needsToken, hasAdminToken))
 }
 
-function forPeople(url: string, needsToken: boolean): string {
+function forPeople(url: string, needsToken: boolean, hasAdminToken: boolean): string {
   const token = needsToken ? ` -H "authorization: Bearer $TOCSIN_TOKEN"` : ''
   const curl = (path: string, body: string, method = '') =>
     `  curl${method} ${url}/v1/topics/hello${path}${token} -H 'content-type: application/json' -d '${body}'`
+  const lost = hasAdminToken
+    ? ''
+    : ' Who has none starts it with TOCSIN_ADMIN_TOKEN=<a secret>, and makes one by that.'
   const access = needsToken
-    ? 'Requests need a token.'
-    : "No token is needed, because only this machine can reach it and there are none yet: 'tocsin tokens create'."
+    ? `Requests need a token.${lost}`
+    : "No token is needed, because only this machine can reach it and there are none yet: 'tocsin tokens create me --scope admin'."
   return [
     `Tocsin listens on ${url}`,
     access,

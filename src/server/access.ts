@@ -78,13 +78,21 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
       if (isLoopback) await book.refresh()
       if (isLoopback && !book.isLocked) return openly(request)
       void reply.header('www-authenticate', 'Bearer')
-      throw new TocsinError('unauthorized', 'this needs a token: send Authorization: Bearer <token>')
+      throw new TocsinError(
+        'unauthorized',
+        'this needs a token: send Authorization: Bearer <token>. Who has none starts the server with TOCSIN_ADMIN_TOKEN, and makes one',
+      )
     }
     const token = /^Bearer ([^\s]+)$/i.exec(authorization)?.[1]
     const record = token === undefined ? null : await book.bearerOf(token)
     if (record === null) {
       void reply.header('www-authenticate', 'Bearer error="invalid_token"')
-      throw new TocsinError('unauthorized', 'this token is not valid, or not any more')
+      throw new TocsinError(
+        'unauthorized',
+        token === undefined
+          ? "authorization: write 'Bearer', a space, and the token"
+          : 'this token is not valid, or not any more',
+      )
     }
     const { id, scopes, topicPrefix, rate, bodyBytesMax } = record
     return { tokenId: id, scopes, topicPrefix, rate: rate ?? usual, bodyBytesMax }

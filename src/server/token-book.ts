@@ -82,6 +82,13 @@ export class TokenBook {
 
   /** The only moment at which anybody sees the token. */
   async create(grant: TokenGrant): Promise<{ record: TokenRecord; token: string }> {
+    await this.#read()
+    if (!this.isLocked && (!grant.scopes.includes('admin') || grant.topicPrefix !== null))
+      throw new TocsinError(
+        'bad-request',
+        "scopes: the first token needs the scope 'admin', for all topics: from then on everybody needs one, and nobody could make another",
+        { field: 'scopes' },
+      )
     const id = this.#random
       .secret(9)
       .toLowerCase()

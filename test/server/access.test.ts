@@ -310,6 +310,28 @@ describe('without tokens', () => {
     expect(await statusOf(later, null)).toBe(401)
   })
 
+  it('the first token is one that can make others: nobody locks himself out', async () => {
+    await using server = await TestServer.start()
+    for (const grant of [{ scopes: ['read', 'schedule'] }, { scopes: ['admin'], topicPrefix: 'shop.' }]) {
+      const { status, json } = await server.post('/v1/tokens', { name: 'first', ...grant })
+      expect([status, json.error.code, json.error.field]).toEqual([400, 'bad-request', 'scopes'])
+    }
+    expect(await statusOf(server, null)).toBe(200)
+    const { token } = await make(server, { scopes: ['admin'] }, null)
+    await make(server, { scopes: ['read'] }, token)
+    expect(await statusOf(server, token)).toBe(200)
+  })
+
+  it('who forgets to write Bearer is told', async () => {
+    await using server = await TestServer.start({ adminToken: ADMIN })
+    const { status, json } = await server.get('/v1/topics', {
+      headers: { authorization: ADMIN },
+      token: null,
+    })
+    expect(status).toBe(401)
+    expect(json.error.message).toContain("write 'Bearer', a space, and the token")
+  })
+
   it('no door to the network is opened', async () => {
     const open = { host: '0.0.0.0', port: 0, timetable: 'memory:', logLevel: 'silent' } as const
     for (const host of ['0.0.0.0', '::', '127.0.0.1.evil.example', ''])
