@@ -22,6 +22,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
     const body = await read(request, payload, bytesMax, clock, limits.deadlineMs)
     if (!isUtf8(body)) throw new TocsinError('bad-request', 'body: it is not valid UTF-8')
     const text = body.toString()
+    if (text === '') return {}
     return new Promise((resolve, reject) => {
       void parse(request, text, (error, value) => {
         if (error === null) resolve(value)
@@ -40,6 +41,10 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
       void reply.header('connection', 'close')
       throw error
     }
+  })
+  // Nothing is as good as an empty object: what a route cannot do without, it misses by name.
+  app.addHook('preValidation', async (request) => {
+    if (request.body === undefined && request.routeOptions.schema?.body !== undefined) request.body = {}
   })
 }
 

@@ -353,8 +353,14 @@ describe('what is said of a body', () => {
       if (method === 'HEAD') expect(answer.status).toBe(400)
       else expectRefusal([method, path], answer, [400, 'bad-request'])
     }
-    const none = await send('POST', `${T}/pause`)
-    expectRefusal('none', none, [400, 'bad-request'])
+  })
+
+  it('none is as good as an empty one', async () => {
+    for (const headers of [{}, { 'content-type': 'application/json' }]) {
+      expect((await send('POST', `${T}/claim`, undefined, headers)).status).toBe(200)
+      const missing = await send('POST', `${T}/settle`, undefined, headers)
+      expectRefusal('settle', missing, [400, 'bad-request', { field: 'tasks' }])
+    }
   })
 
   it('its length is told once, and in one way', async () => {
