@@ -19,6 +19,9 @@ export interface ServerParts {
 export interface RouteDescription {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly url: string
+  /** What clients that are generated call it. */
+  readonly name: string
+  readonly tag: keyof typeof TAGS
   readonly scope: Scope | null
   readonly reach?: 'topic' | 'filtered' | 'whole'
   readonly summary: string
@@ -30,7 +33,17 @@ export interface RouteDescription {
   readonly handler: RouteOptions['handler']
 }
 
-const ERROR = { ...ref('Error') }
+/** What the document sorts calls by. */
+export const TAGS = {
+  tasks: 'Schedule, look at, move and cancel tasks.',
+  work: 'Pull tasks that are due, and say what became of them.',
+  topics: 'Declare topics, change their settings, see to their dead.',
+  figures: 'What is there, what is coming, who works, what happens.',
+  tokens: 'Who may do what.',
+  system: 'For whoever runs the server.',
+}
+
+const REFUSED = { description: 'Refused, with a code that says why.', ...ref('Error') }
 const TOPIC_PARAM = { type: 'string', description: 'The name of the topic.' }
 const KEY_PARAM = { type: 'string', description: 'The key of the task, percent-encoded.' }
 const ID_PARAM = { type: 'string', description: 'The id of the token.' }
@@ -38,7 +51,8 @@ const PARAMS: Readonly<Record<string, object>> = { topic: TOPIC_PARAM, key: KEY_
 
 /** One shape for all routes: who may, what comes in, what goes out. The document is made of the same. */
 export function route(app: FastifyInstance, description: RouteDescription): void {
-  const { method, url, scope, reach, summary, body, query, answers, consumes, handler } = description
+  const { method, url, name, tag, scope, reach, summary, body, query, answers, consumes, handler } =
+    description
   const names = [...url.matchAll(/:(\w+)/g)].map(([, name]) => name as string)
   const failures = scope === null ? [400] : [400, 401, 403, 404, 408, 409, 412, 413, 415, 429, 503]
   app.route({
@@ -46,6 +60,8 @@ export function route(app: FastifyInstance, description: RouteDescription): void
     url,
     config: { scope, ...(reach === undefined ? {} : { reach }) },
     schema: {
+      operationId: name,
+      tags: [tag],
       summary,
       ...(scope === null ? { security: [] } : { description: `Scope: ${scope}.` }),
       ...(names.length === 0
@@ -68,10 +84,9 @@ export function route(app: FastifyInstance, description: RouteDescription): void
           ]),
         ),
         ...Object.fromEntries(
-          failures
-            .filter((status) => !(status in answers))
-            .map((status) => [status, { description: 'Refused, with a code that says why.', ...ERROR }]),
+          failures.filter((status) => !(status in answers)).map((status) => [status, REFUSED]),
         ),
+        default: { ...REFUSED, description: 'Failed; the log has it under the request id.' },
       },
     },
     handler,

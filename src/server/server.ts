@@ -24,7 +24,7 @@ import { useBodies } from './bodies.ts'
 import { refuseRaw } from './client-errors.ts'
 import { headersOf } from './headers.ts'
 import type { Metrics } from './metrics.ts'
-import type { ServerParts } from './parts.ts'
+import { type ServerParts, TAGS } from './parts.ts'
 import { eventRoutes } from './routes/events.ts'
 import { figureRoutes } from './routes/figures.ts'
 import { pullRoutes } from './routes/pull.ts'
@@ -110,8 +110,10 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
 
 /** What every answer has, and how what went wrong is told. */
 function useAnswers(app: FastifyInstance, metrics: Metrics): void {
-  app.addHook('onSend', async (request, reply) => {
+  app.addHook('onSend', async (request, reply, payload) => {
     for (const [name, value] of Object.entries(headersOf(request))) void reply.header(name, value)
+    // A terminal shows an answer on lines of its own.
+    return typeof payload === 'string' && payload.endsWith('}') ? `${payload}\n` : payload
   })
   app.addHook('onResponse', async (request, reply) => {
     const route = request.routeOptions.url ?? 'none'
@@ -141,6 +143,8 @@ function documentOptions(): object {
           'A timeout center: schedule a task now, have it ring once, at its time. At least once, never early.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
+      servers: [{ url: 'http://127.0.0.1:7420', description: 'As it starts by itself.' }],
+      tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
       components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } },
       security: [{ token: [] }],
     },

@@ -18,6 +18,8 @@ export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: Serve
   route(app, {
     method: 'GET',
     url: '/v1/events',
+    name: 'listenToEvents',
+    tag: 'figures',
     scope: 'read',
     reach: 'filtered',
     summary: 'Events as they happen, as Server-Sent Events',

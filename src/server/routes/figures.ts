@@ -26,6 +26,8 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/stats',
+    name: 'getStats',
+    tag: 'figures',
     scope: 'read',
     reach: 'filtered',
     summary: 'How many tasks wait, are due, in hand and dead',
@@ -51,6 +53,8 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/forecast',
+    name: 'getForecast',
+    tag: 'figures',
     scope: 'read',
     reach: 'filtered',
     summary: 'How many tasks ring in each step of time to come',
@@ -74,6 +78,8 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/nodes',
+    name: 'listNodes',
+    tag: 'figures',
     scope: 'read',
     reach: 'whole',
     summary: 'The processes of the cluster that are alive',
@@ -84,6 +90,8 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/audit',
+    name: 'audit',
+    tag: 'figures',
     scope: 'admin',
     reach: 'filtered',
     summary: 'Whether the books balance; what does not fit is put right',

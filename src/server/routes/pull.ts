@@ -32,6 +32,8 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/claim',
+    name: 'claimTasks',
+    tag: 'work',
     scope: 'consume',
     summary: 'Take tasks that are due, or wait for them',
     body: object(
@@ -65,6 +67,8 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/settle',
+    name: 'settleTasks',
+    tag: 'work',
     scope: 'consume',
     summary: 'Say how tasks went',
     body: object({ tasks: list(ref('Settlement'), { minItems: 1, maxItems: TASKS_MAX }) }),
@@ -81,6 +85,8 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/extend',
+    name: 'extendLeases',
+    tag: 'work',
     scope: 'consume',
     summary: 'Keep tasks for longer',
     body: object(

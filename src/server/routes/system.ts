@@ -16,6 +16,8 @@ export function systemRoutes(
   route(app, {
     method: 'GET',
     url: '/healthz',
+    name: 'isAlive',
+    tag: 'system',
     scope: null,
     summary: 'Whether the process lives',
     answers: { 200: answer({ status: { const: 'ok' } }) },
@@ -25,6 +27,8 @@ export function systemRoutes(
   route(app, {
     method: 'GET',
     url: '/readyz',
+    name: 'isReady',
+    tag: 'system',
     scope: null,
     summary: 'Whether it can work: its stores answer, and it does not close',
     answers: { 200: answer({ status: { const: 'ready' } }), 503: ref('Error') },
@@ -39,6 +43,8 @@ export function systemRoutes(
   route(app, {
     method: 'GET',
     url: '/metrics',
+    name: 'getMetrics',
+    tag: 'system',
     scope: 'read',
     reach: 'whole',
     summary: 'Figures for Prometheus',
@@ -52,6 +58,8 @@ export function systemRoutes(
   route(app, {
     method: 'GET',
     url: '/openapi.json',
+    name: 'getDocument',
+    tag: 'system',
     scope: null,
     summary: 'This document',
     answers: { 200: { type: 'object', additionalProperties: true } },

@@ -22,6 +22,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/tasks',
+    name: 'scheduleTask',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Schedule a task',
     body: ref('NewTask'),
@@ -36,6 +38,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/topics/:topic/tasks/:key',
+    name: 'getTask',
+    tag: 'tasks',
     scope: 'read',
     summary: 'Look at a task',
     answers: { 200: ref('TaskInfo') },
@@ -50,6 +54,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'PATCH',
     url: '/v1/topics/:topic/tasks/:key',
+    name: 'rescheduleTask',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Move a task to another time',
     body: object({ delay: DELAY, at: AT }, []),
@@ -65,6 +71,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'DELETE',
     url: '/v1/topics/:topic/tasks/:key',
+    name: 'cancelTask',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Cancel a task',
     answers: { 200: ref('Cancelled') },
@@ -79,6 +87,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/topics/:topic/tasks',
+    name: 'listTasks',
+    tag: 'tasks',
     scope: 'read',
     summary: 'List tasks, soonest first, page by page',
     query: object(
@@ -103,6 +113,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/schedule',
+    name: 'scheduleTasks',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Schedule many tasks: an array that is checked as a whole, or NDJSON of any length',
     query: object({ results: { enum: ['errors', 'all'] } }, []),
@@ -132,6 +144,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/cancel',
+    name: 'cancelTasks',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Cancel many tasks: by their keys, or all with a tag or a prefix',
     body: object({ keys: KEYS, tag: TAG, prefix: PREFIX }, []),
@@ -157,6 +171,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/reschedule',
+    name: 'rescheduleTasks',
+    tag: 'tasks',
     scope: 'schedule',
     summary: 'Move many tasks: by their keys, or all with a tag or a prefix',
     body: object({ keys: KEYS, tag: TAG, prefix: PREFIX, delay: DELAY, at: AT, shift: SHIFT }, []),

@@ -46,6 +46,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   route(app, {
     method: 'GET',
     url: '/v1/tokens',
+    name: 'listTokens',
+    tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
     summary: 'List tokens; their secrets are known to nobody',
@@ -56,6 +58,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   route(app, {
     method: 'POST',
     url: '/v1/tokens',
+    name: 'createToken',
+    tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
     summary: 'Make a token; its secret is shown this once',
@@ -91,6 +95,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   route(app, {
     method: 'POST',
     url: '/v1/tokens/:id/rotate',
+    name: 'rotateToken',
+    tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
     summary: 'Make a token that may do the same; the old one ends after the overlap',
@@ -107,6 +113,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   route(app, {
     method: 'DELETE',
     url: '/v1/tokens/:id',
+    name: 'revokeToken',
+    tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
     summary: 'Take a token back',

@@ -27,6 +27,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/topics',
+    name: 'listTopics',
+    tag: 'topics',
     scope: 'read',
     reach: 'filtered',
     summary: 'List topics',
@@ -52,6 +54,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'GET',
     url: '/v1/topics/:topic',
+    name: 'getTopic',
+    tag: 'topics',
     scope: 'read',
     summary: 'Show the settings of a topic',
     answers: { 200: ref('ConfigView') },
@@ -61,6 +65,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'PUT',
     url: '/v1/topics/:topic',
+    name: 'declareTopic',
+    tag: 'topics',
     scope: 'admin',
     summary: 'Declare a topic, as code does',
     body: ref('TopicConfig'),
@@ -76,6 +82,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'PATCH',
     url: '/v1/topics/:topic',
+    name: 'configureTopic',
+    tag: 'topics',
     scope: 'admin',
     summary: 'Change the live settings of a topic; null gives a field back',
     body: ref('LiveConfig'),
@@ -92,6 +100,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     route(app, {
       method: 'POST',
       url: `/v1/topics/:topic/${step}`,
+      name: `${step}Topic`,
+      tag: 'topics',
       scope: 'admin',
       summary: step === 'pause' ? 'Hand out nothing more, on any node' : 'Go on',
       body: NOTHING,
@@ -106,6 +116,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/dead/replay',
+    name: 'replayDead',
+    tag: 'topics',
     scope: 'admin',
     summary: 'Let the dead live again, due now',
     body: SELECTOR,
@@ -116,6 +128,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
   route(app, {
     method: 'POST',
     url: '/v1/topics/:topic/dead/purge',
+    name: 'purgeDead',
+    tag: 'topics',
     scope: 'admin',
     summary: 'Forget the dead',
     body: SELECTOR,
