@@ -82,13 +82,15 @@ describe('durationMs', () => {
     ['5 min', '5m'],
     ['5 m', '5m'],
     ['5min', '5m'],
-    ['5M', '5m'],
     ['30 seconds', '30s'],
     ['10 milliseconds', '10ms'],
     ['2 Weeks', '2w'],
   ])('refuses %o and says to write %o', (value, better) =>
     expect(() => durationMs(value, 'delay')).toThrow(refusal(new RegExp(`write '${better}'$`))),
   )
+
+  test('refuses a capital M, which may mean either', () =>
+    expect(() => durationMs('5M', 'delay')).toThrow(refusal(/write '5m' for minutes; a month/)))
 
   test('refuses a bare number as text and asks for its unit', () =>
     expect(() => durationMs('30', 'delay')).toThrow(refusal(/which unit: '30s', '30ms', or the number 30/)))

@@ -47,6 +47,8 @@ function hintFor(value: unknown): string {
   if (/^\d{1,15}$/.test(text))
     return `say which unit: '${text}s', '${text}ms', or the number ${text} for milliseconds`
   const [, count, unit] = LOOSELY_WRITTEN.exec(text) ?? []
+  if (count !== undefined && unit === 'M')
+    return `write '${count}m' for minutes; a month is not a duration, give its instant`
   if (count !== undefined && unit !== undefined)
     return `write '${count}${unit.toLowerCase().replace('milli', 'ms')}'`
   return "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"

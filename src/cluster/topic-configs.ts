@@ -188,7 +188,7 @@ export class TopicConfigs {
 function lost(topic: string, cause: unknown): TocsinError {
   return new TocsinError(
     'unknown-outcome',
-    `topic '${topic}': its configuration may have been changed, the answer is lost; read config() again`,
+    `topic '${topic}': its configuration may have been changed, the answer is lost; read it again`,
     {},
     cause,
   )
@@ -197,7 +197,7 @@ function lost(topic: string, cause: unknown): TocsinError {
 function conflict(topic: string, expected: number, version: number): TocsinError {
   return new TocsinError(
     'version-conflict',
-    `topic '${topic}': version ${expected} was expected, ${version} is in force; read config() again`,
+    `topic '${topic}': version ${expected} was expected, ${version} is in force; read it again`,
     { expected, version },
   )
 }

@@ -69,7 +69,24 @@ function unknownField(field: string, name: string, known: readonly string[], ind
 function wordsOf(error: ErrorObject | undefined): string {
   if (error?.keyword === 'enum')
     return `use one of ${(error.params['allowedValues'] as unknown[]).join(', ')}`
+  if (error?.keyword === 'type') {
+    const { description = '' } = (error.parentSchema ?? {}) as { description?: string }
+    const unit = description.includes('With a unit') ? ", with a unit: '500ms', '30s', '2h'" : ''
+    return `expected ${TYPES[String(error.params['type'])] ?? String(error.params['type'])}${unit}`
+  }
+  if (error?.keyword === 'minimum') return `expected at least ${String(error.params['limit'])}`
+  if (error?.keyword === 'maximum') return `expected at most ${String(error.params['limit'])}`
   return error?.message ?? 'is not what is expected here'
+}
+
+/** What is meant, never what was sent: that may be a secret. */
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'text',
+  integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
+  object: 'an object',
+  array: 'a list',
 }
 
 /** '/tasks/3/key' → 'tasks[3].key'. */
