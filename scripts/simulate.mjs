@@ -23,21 +23,33 @@ const USAGE = `npm run simulate -- [options]
   --report             writes reports/simulation.json and reports/simulation.md
 `
 
-const { values: options } = parseArgs({
-  options: {
-    hours: { type: 'string' },
-    seeds: { type: 'string' },
-    seed: { type: 'string' },
-    plan: { type: 'string' },
-    shrink: { type: 'boolean', default: false },
-    composition: { type: 'string' },
-    from: { type: 'string', default: '1' },
-    long: { type: 'string' },
-    jobs: { type: 'string' },
-    report: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-})
+const { values: options } = read(() =>
+  parseArgs({
+    options: {
+      hours: { type: 'string' },
+      seeds: { type: 'string' },
+      seed: { type: 'string' },
+      plan: { type: 'string' },
+      shrink: { type: 'boolean', default: false },
+      composition: { type: 'string' },
+      from: { type: 'string', default: '1' },
+      long: { type: 'string' },
+      jobs: { type: 'string' },
+      report: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+    },
+  }),
+)
+
+for (const [name, text] of Object.entries({
+  '--seeds': options.seeds,
+  '--seed': options.seed,
+  '--hours': options.hours,
+})) {
+  const shape = name === '--seeds' ? /^\d+-\d+$/ : /^\d+(\.\d+)?$/
+  if (text !== undefined && !shape.test(text))
+    refuse(`${name} ${text}: write ${name} ${name === '--seeds' ? '1-20' : '20'}`)
+}
 
 const COMPILED = join(root, 'node_modules/.tocsin-simulation')
 
@@ -53,6 +65,20 @@ const given = {
 
 if (options.help) console.log(USAGE)
 else if (await bootstrap({ build: false })) process.exitCode = await main()
+
+/** What is wrong with what was typed is told in a line. */
+function read(parse) {
+  try {
+    return parse()
+  } catch (error) {
+    return refuse(error.message)
+  }
+}
+
+function refuse(why) {
+  console.error(`${why}\n\n${USAGE}`)
+  process.exit(2)
+}
 
 async function main() {
   const compiled = await run(process.execPath, [bin('typescript', 'tsc'), '-p', 'test/simulation'])
