@@ -23,7 +23,7 @@ def handle(task):
 
 
 while True:
-    for task in ask("claim", {"limit": 10, "wait": "30s", "lease": "30s"})["tasks"]:
+    for task in ask("claim", {"limit": 1, "wait": "30s", "lease": "30s"})["tasks"]:
         try:
             handle(task)
             outcome = {"outcome": "done"}
