@@ -193,7 +193,12 @@ ${number(summary.schedules)} schedules; ${number(summary.cancels)} cancels, of w
 ${number(summary.deliveries)} deliveries, ${number(summary.duplicates)} of them again (each with a recorded cause);
 ${number(summary.settles)} settles, ${number(summary.staleSettles)} of them stale; ${number(summary.lostLeases)} lost leases;
 ${number(summary.unknownOutcomes)} unknown outcomes; ${number(summary.transactions)} transactions of callers, ${number(summary.committed)} of them with an effect;
-${number(summary.crashes)} crashes.
+${number(summary.crashes)} crashes; ${number(summary.pulled)} tasks pulled by programs without code in the cluster, ${number(summary.settledElsewhere)} of them settled at another process;
+${number(summary.changes)} changes of settings, ${number(summary.conflicts)} refused for their version.
+
+\`redis\` is Redis alone, \`center\` Redis over PostgreSQL, \`alone\` PostgreSQL without Redis, \`embedded\` a file. Of the faults, \`noise\` is a
+line that loses, delays, breaks and repeats, \`cut\` one that is silent or refuses (\`cut-cells\`: for some cells), \`step\` a clock that is set,
+\`pause\` a process that is stopped and goes on, \`leave\` one that closes. [docs/reliability.md](../docs/reliability.md) has the rest.
 
 | composition | runs | hours |
 |---|---:|---:|
