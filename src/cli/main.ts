@@ -14,6 +14,10 @@ program
   .version(VERSION)
   .option('--json', 'answers as JSON, lists as a line for each')
   .configureHelp({ showGlobalOptions: true })
+  .addHelpText(
+    'after',
+    '\nEnds with 0: done, 1: failed, 2: called wrongly, 3: answered, but not as asked (not found, in flight), 4: not reachable now, try again.',
+  )
   .showHelpAfterError('(--help tells more)')
   .exitOverride()
 

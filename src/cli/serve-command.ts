@@ -38,7 +38,12 @@ export function serveCommand(program: Command, outputOf: () => Output, env: Node
     .addOption(new Option('--log-level <level>', "'info' by default").choices(LOG_LEVELS))
     .addHelpText(
       'after',
-      '\nTOCSIN_ADMIN_TOKEN of the environment is a token with all rights, to make the first ones with.',
+      `
+A timetable and a ledger go together: Redis rings, PostgreSQL keeps. Either will do alone.
+TOCSIN_ADMIN_TOKEN of the environment is a token with all rights, to make the first ones with.
+
+  tocsin serve
+  tocsin serve --timetable redis://localhost:6379 --ledger postgres://localhost/shop`,
     )
     .action(async (given: Given) => {
       const output = outputOf()

@@ -44,6 +44,14 @@ export function tokensCommand(program: Command, outputOf: () => Output, env: Nod
     .option('--expires-in <duration>', "for how long it is good, like '30d'; for ever otherwise")
     .option('--rate <limit/span>', "how many requests it may send, like '100/1s'", parseRate)
     .option('--body-max <bytes>', 'the largest body that it may send', parseWhole)
+    .addHelpText(
+      'after',
+      `
+The first one needs the scope 'admin'; from then on everybody needs one.
+
+  export TOCSIN_TOKEN=$(tocsin tokens create me --scope admin)
+  tocsin tokens create shop --scope schedule --scope read --topic-prefix order. --expires-in 90d`,
+    )
     .action(async (name: string, _: unknown, command: Command) => {
       const { scope, topicPrefix, expiresIn, rate, bodyMax, ...server } =
         command.optsWithGlobals<CreateOptions>()
