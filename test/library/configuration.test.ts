@@ -53,7 +53,7 @@ describe('layers', () => {
     expect(next.version).toBe(2)
     const error = await refusal(() => topic.configure({ slots: 64 }, { ifVersion: version }))
     expect(error.code).toBe('version-conflict')
-    expect(error.message).toContain('read config() again')
+    expect(error.message).toContain('read it again')
     expect((await topic.config()).effective.slots).toBe(32)
     await topic.configure({ slots: 1 }, { ifVersion: undefined })
   })
