@@ -22,7 +22,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
     const body = await read(request, payload, bytesMax, clock, limits.deadlineMs)
     if (!isUtf8(body)) throw new TocsinError('bad-request', 'body: it is not valid UTF-8')
     const text = body.toString()
-    if (text === '') return {}
+    if (text === '' && mayBeEmpty(request)) return {}
     return new Promise((resolve, reject) => {
       void parse(request, text, (error, value) => {
         if (error === null) resolve(value)
@@ -42,9 +42,8 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
       throw error
     }
   })
-  // Nothing is as good as an empty object: what a route cannot do without, it misses by name.
   app.addHook('preValidation', async (request) => {
-    if (request.body === undefined && request.routeOptions.schema?.body !== undefined) request.body = {}
+    if (request.body === undefined && mayBeEmpty(request)) request.body = {}
   })
 }
 
@@ -55,6 +54,14 @@ export function mediaTypeOf({ headers }: FastifyRequest): string {
 
 function hasBody({ headers }: FastifyRequest): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+}
+
+/**
+ * Of a POST nothing is as good as an empty object: what it cannot do without, it misses by name. Not of a PUT, to which nothing
+ * would mean 'as by default', nor of a PATCH.
+ */
+function mayBeEmpty({ method, routeOptions }: FastifyRequest): boolean {
+  return method === 'POST' && routeOptions.schema?.body !== undefined
 }
 
 /** Each route says what it takes: a body that would be passed over, or taken for something else, is refused. */

@@ -360,6 +360,9 @@ describe('what is said of a body', () => {
       expect((await send('POST', `${T}/claim`, undefined, headers)).status).toBe(200)
       const missing = await send('POST', `${T}/settle`, undefined, headers)
       expectRefusal('settle', missing, [400, 'bad-request', { field: 'tasks' }])
+      // By nothing, nobody means to take everything back.
+      for (const method of ['PUT', 'PATCH'])
+        expectRefusal(method, await send(method, T, undefined, headers), [400, 'bad-request'])
     }
   })
 
