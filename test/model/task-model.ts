@@ -172,7 +172,7 @@ export class TaskModel {
   lose(task: Task, spread: number | null = null): void {
     if (this.#lapse(task) !== null) return
     const atMs = (fraction: number): number =>
-      this.nowMs + Math.ceil(fraction * 1_000 * 2 ** Math.min(task.lost, 6))
+      this.nowMs + Math.ceil(fraction * 1_000 * 2 ** Math.min(task.lost, 4))
     this.#wait(task, atMs(spread ?? 0), atMs(spread ?? 1))
   }
 

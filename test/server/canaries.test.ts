@@ -151,9 +151,9 @@ it('a server at work keeps what it was told', async () => {
 
   // Tokens: their secrets are shown once.
   const made = await say('POST', '/v1/tokens', { body: { name: 'a', scopes: ['read'] } }, true)
-  planted.set('a token', made.json.token.split('_')[2])
+  planted.set('a token', made.json.token.split('_').slice(2).join('_'))
   const rotated = await say('POST', `/v1/tokens/${made.json.id}/rotate`, { body: { overlap: '0s' } }, true)
-  planted.set('a rotated token', rotated.json.token.split('_')[2])
+  planted.set('a rotated token', rotated.json.token.split('_').slice(2).join('_'))
   await say('GET', '/v1/tokens')
   await say('GET', '/v1/tokens', { token: rotated.json.token })
   await say('GET', '/v1/topics', { token: made.json.token })

@@ -145,7 +145,7 @@ class Model {
       if (kind === 'return') task.deliveries--
       else if (kind === 'lost') {
         task.lost++
-        task.ringMs = this.nowMs + outcome.spread * 1_000 * 2 ** Math.min(task.lost, 6)
+        task.ringMs = this.nowMs + outcome.spread * 1_000 * 2 ** Math.min(task.lost, 4)
       } else {
         task.lost = 0
         task.ringMs = this.nowMs + outcome.delayMs
