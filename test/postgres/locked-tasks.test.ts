@@ -121,7 +121,6 @@ test(
     await client.query('ROLLBACK')
     isOver = true
     await expect.poll(() => starts.some(({ key }) => key === B), { timeout: 15_000 }).toBe(true)
-    console.log('F9', JSON.stringify(inTime), JSON.stringify(starts.map(({ key, ms }) => [key, ms - dueMs])))
     expect(inTime.map(([key]) => key)).toContain(B)
   },
 )
