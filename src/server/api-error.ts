@@ -60,12 +60,17 @@ export function asTocsinError(thrown: unknown): TocsinError | null {
   return code.startsWith('FST_') && statusCode < 500 ? new TocsinError(known, words) : null
 }
 
+/** What nobody foresaw is a mistake of ours, and no more is said of it. */
+export function orInternal(known: TocsinError | null): TocsinError {
+  return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
+}
+
 /** Also for what nobody foresaw, which the log alone is told of. */
 export function foreseen(thrown: unknown, log: FastifyBaseLogger): TocsinError {
   const known = asTocsinError(thrown)
   if (known === null) log.error({ error: thrown }, 'a request failed in a way that nobody foresaw')
   else if (known.status >= 500) log.warn({ error: known }, 'a request could not be carried out')
-  return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
+  return orInternal(known)
 }
 
 /** How long to wait before trying again, where it is worth it. */

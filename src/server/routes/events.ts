@@ -1,8 +1,7 @@
 /** What this server sees, as it happens: a window, not a log. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
-import { ERROR_TABLE, TocsinError } from '../../errors.ts'
-import { asTocsinError, wordsOf } from '../api-error.ts'
+import { asTocsinError, orInternal, wordsOf } from '../api-error.ts'
 import { EVENT_NAMES, type EventName } from '../../events.ts'
 import { checkTopic } from '../access.ts'
 import { headersOf } from '../headers.ts'
@@ -101,6 +100,6 @@ class EventStream {
 /** An error is told by its code and in one line, never with a stack. */
 function plain(event: object): object {
   if (!('error' in event) || typeof event.error === 'string') return event
-  const error = asTocsinError(event.error) ?? new TocsinError('internal', ERROR_TABLE.internal.means)
+  const error = orInternal(asTocsinError(event.error))
   return { ...event, error: { code: error.code, message: wordsOf(error) } }
 }
