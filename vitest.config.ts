@@ -9,11 +9,10 @@ export default defineConfig({
     // Anchored: 'tocsin' alone would also catch 'tocsin/testing'.
     alias: [
       { find: /^tocsin$/, replacement: here('./src/index.ts') },
-      { find: /^tocsin\/(drizzle|kysely|knex|prisma)$/, replacement: here('./src/$1.ts') },
-      { find: /^tocsin\/postgres$/, replacement: here('./src/postgres.ts') },
-      { find: /^tocsin\/(client|server)$/, replacement: here('./src/$1.ts') },
-      { find: /^tocsin\/redis$/, replacement: here('./src/redis.ts') },
-      { find: /^tocsin\/sqlite$/, replacement: here('./src/sqlite.ts') },
+      {
+        find: /^tocsin\/(client|drizzle|knex|kysely|postgres|prisma|redis|server|sqlite)$/,
+        replacement: here('./src/entry/$1.ts'),
+      },
       { find: /^tocsin\/testing$/, replacement: here('./src/testing/index.ts') },
     ],
   },

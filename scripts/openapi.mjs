@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { bootstrap, root } from './bootstrap.mjs'
 
 if (await bootstrap({ build: true })) {
-  const { serve } = await import('../dist/server.js')
+  const { serve } = await import('../dist/entry/server.js')
   const served = await serve({ port: 0, timetable: 'memory:', logLevel: 'silent' })
   const document = await (await fetch(`${served.url}/openapi.json`)).json()
   await served.close()

@@ -9,14 +9,14 @@
  * `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be repeated when their reply is lost: the second call
  * does nothing new that matters. `change` may too: under the version that it expected it finds its own change, and says so by `isOurs`.
  */
-import type { SlotBy } from './cell.ts'
-import type { TopicConfig } from './config.ts'
-import type { TokenRecord } from './token.ts'
+import type { SlotBy } from './values/cell.ts'
+import type { TopicConfig } from './values/config.ts'
+import type { TokenRecord } from './values/access-token.ts'
 
 /** So many changes of a topic are kept, at least. */
 export const CHANGES_KEPT = 100
 
-export interface Card {
+export interface NodeCard {
   /** Of one life of one process. */
   readonly id: string
   /** Greater whenever what others go by has changed: `topics`. Figures do not count. */
@@ -61,7 +61,7 @@ export interface Heartbeat {
   readonly ageMs: number
 }
 
-export interface Pulse {
+export interface BeatReply {
   readonly heartbeats: readonly Heartbeat[]
   /** Another one as soon as a topic was created or changed. */
   readonly revision: string
@@ -116,9 +116,9 @@ export interface Board {
   /** False: this process is all there is, and need not beat. */
   readonly isShared: boolean
   /** Puts the card up, in the place of the older one, counts a beat, and answers all heartbeats. */
-  beat(card: Card): Promise<Pulse>
+  beat(card: NodeCard): Promise<BeatReply>
   /** Those that are up, whoever may still be alive. */
-  cards(): Promise<Card[]>
+  cards(): Promise<NodeCard[]>
   /** Takes a node's card down, and tells the others. */
   leave(id: string): Promise<void>
   /** Takes down the card of a node that is gone, unless it beat since. */
@@ -144,6 +144,6 @@ export interface Board {
    * Tells that a node came, left or took another share (an edition that was not there before), or that a topic was
    * created or changed: time to beat and read. Some are missed. Answers how to end it.
    */
-  listen(onNews: () => void): () => void
+  listen(onChange: () => void): () => void
   close(): Promise<void>
 }

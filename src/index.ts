@@ -1,15 +1,15 @@
-export type { SlotBy } from './cell.ts'
-export type { ConfigView, LiveConfig, RetryConfig, TopicConfig } from './config.ts'
-export type { Duration } from './duration.ts'
+export type { SlotBy } from './values/cell.ts'
+export type { ConfigView, LiveConfig, RetryConfig, TopicConfig } from './values/config.ts'
+export type { Duration } from './values/duration.ts'
 export { type ErrorCode, type Json, TocsinError } from './errors.ts'
-export type { EventName, TocsinEvents } from './events.ts'
-export type { Instant } from './instant.ts'
-export type { Jsonified } from './json.ts'
-export type { Logger } from './logger.ts'
-export type { Context, TransactionContext } from './runtime/call.ts'
-export type { HandlerTx, Tx } from './tx.ts'
-export type { StopReport } from './runtime/consumer.ts'
-export type { BatchHandler, Guard, Handler } from './runtime/performer.ts'
+export type { EventName, TocsinEvents } from './telemetry/events.ts'
+export type { Instant } from './values/instant.ts'
+export type { Jsonified } from './values/json.ts'
+export type { Logger } from './telemetry/logger.ts'
+export type { Context, TransactionContext } from './consume/handler-call.ts'
+export type { HandlerTx, Tx } from './values/tx.ts'
+export type { StopReport } from './consume/consumer.ts'
+export type { BatchHandler, Guard, Handler } from './consume/performer.ts'
 export type {
   Cancelled,
   DeadCause,
@@ -24,8 +24,8 @@ export type {
   TaskInfo,
   When,
 } from './task.ts'
-export { type NodeInfo, type OpenOptions, Tocsin } from './tocsin.ts'
-export { defineTopic, type TopicDefinition } from './topic.ts'
+export { type NodeInfo, type OpenOptions, Tocsin } from './api/tocsin.ts'
+export { defineTopic, type TopicDefinition } from './api/topic-definition.ts'
 export type {
   BulkOptions,
   BulkScheduled,
@@ -39,4 +39,4 @@ export type {
   Shift,
   Topic,
   WriteOptions,
-} from './topic-api.ts'
+} from './api/topic.ts'

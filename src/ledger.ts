@@ -14,23 +14,22 @@
  * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
  * be repeated: by their token the second call does nothing new.
  */
-import type { SlotBy } from './cell.ts'
-import type { Tx } from './tx.ts'
+import type { SlotBy } from './values/cell.ts'
+import type { Tx } from './values/tx.ts'
 import type {
   Books,
   CancelAnswer,
   ClaimedTask,
-  Frontier,
-  Hint,
   Looks,
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleOutcome,
 } from './timetable.ts'
+import type { RingTime } from './values/ring-time.ts'
+import type { Frontier, Hint } from './hint-table.ts'
 
 export interface Loaded {
   readonly hints: readonly Hint[]
@@ -129,13 +128,13 @@ export interface Placing {
 
 /** What callers write: in a transaction of the ledger, or in their own. */
 export interface LedgerWrites {
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]>
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
   reschedule(
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]>
 }
 
@@ -152,7 +151,7 @@ export interface LedgerTransaction extends LedgerWrites {
     cells: readonly number[],
     what: Selection,
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
   /**
    * Resolves when the transaction is over, one way or the other, or when nobody wants to know any more. Undefined: what
@@ -235,6 +234,6 @@ export interface Ledger extends LedgerWrites, Looks {
    * What callers wrote in transactions of their own that are over: some of it, each place told to one who asks. Undefined
    * where transactions are followed to their end.
    */
-  news?(topic: string): Promise<Place[]>
+  committedWrites?(topic: string): Promise<Place[]>
   close(): Promise<void>
 }

@@ -2,9 +2,9 @@
  * PORT. What the face and the runtime work with: a timetable alone, or a ledger with a timetable (store/). The runtime
  * never asks which.
  */
-import type { Settings } from './config.ts'
+import type { Settings } from './values/config.ts'
 import type { Extended, HeldPlace, Recount } from './ledger.ts'
-import type { Tx } from './tx.ts'
+import type { Tx } from './values/tx.ts'
 import type {
   Books,
   CancelAnswer,
@@ -12,20 +12,20 @@ import type {
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleAnswer,
   Settlement,
   Timetable,
 } from './timetable.ts'
+import type { RingTime } from './values/ring-time.ts'
 
 export interface TaskStore extends Timetable {
   /** What only a ledger can do; undefined where there is none. */
-  readonly ledger?: LedgerDoor | undefined
+  readonly ledger?: LedgerFeatures | undefined
 }
 
-export interface LedgerDoor {
+export interface LedgerFeatures {
   /** By which settings a topic is loaded and swept. */
   govern(topic: string, settings: () => Settings): void
   /** The cells of a topic that this process pulls: others are other processes' business. */
@@ -77,13 +77,13 @@ export type Transact = (
 export interface StoreTransaction {
   /** What goes wrong is thrown, not rejected. */
   readonly isSynchronous: boolean
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]>
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
   reschedule(
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]>
   cancelBy(topic: string, cells: readonly number[], what: Selection): Promise<CancelAnswer[]>
   rescheduleBy(
@@ -91,7 +91,7 @@ export interface StoreTransaction {
     cells: readonly number[],
     what: Selection,
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]>
 }
 

@@ -13,8 +13,8 @@
  * A stamp proves the claim. It grows with every claim of a cell and does not change when the lease is extended, so
  * a holder that slept through its lease finds its stamp outdated, and what it says is not believed.
  */
-import type { Duration } from './duration.ts'
-import type { Instant } from './instant.ts'
+import type { Duration } from './values/duration.ts'
+import type { Instant } from './values/instant.ts'
 
 export type State = 'pending' | 'claimed' | 'done' | 'cancelled' | 'obsolete' | 'dead'
 

@@ -14,6 +14,8 @@
  * call does nothing new. `schedule`, `cancel`, `reschedule` and `replay` must not be: in between, another caller may
  * have acted on the first.
  */
+import type { ListPosition } from './values/list-position.ts'
+import type { RingTime } from './values/ring-time.ts'
 import type { DeadCause, OnConflict, Priority, State } from './task.ts'
 
 /** The task of `key`; the caller knows how the topic places keys (cell.ts). */
@@ -25,12 +27,6 @@ export interface Place {
 export interface CellAddress {
   readonly topic: string
   readonly cell: number
-}
-
-/** `shift` moves a task from where it is; the other two say where to. */
-export interface RingTime {
-  readonly kind: 'at' | 'delay' | 'shift'
-  readonly ms: number
 }
 
 export interface NewEntry extends Place {
@@ -162,13 +158,6 @@ export interface ListQuery {
   readonly after: ListPosition | null
 }
 
-/** Listings are in this order: by ring time, then failures, then key (list-position.ts). */
-export interface ListPosition {
-  readonly ringMs: number
-  readonly failures: number
-  readonly key: string
-}
-
 export interface Counts {
   /** Waiting in a lane, due or not. */
   readonly pending: number
@@ -222,8 +211,8 @@ export interface Timetable extends Looks {
   /** The longest a puller may sleep without looking, for adapters whose wake can be lost or whose clock can step. */
   readonly lookMs: number
 
-  /** Rings are rounded up to a multiple of `quantumMs` (0: not at all). One answer per entry, in order. */
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]>
+  /** Rings are rounded up to a multiple of `mergeMs` (0: not at all). One answer per entry, in order. */
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>
   /** A claimed task is marked: this attempt ends as it ends, and none follows. */
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
   /** Forgets failures. A claimed task stays as it is. */
@@ -231,7 +220,7 @@ export interface Timetable extends Looks {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]>
 
   /** Rescues expired claims first, then takes what is due, lane by lane. */
@@ -252,59 +241,4 @@ export interface Timetable extends Looks {
   nowMs(): Promise<number>
   watch(topic: string, watcher: Watcher): () => void
   close(): Promise<void>
-}
-
-/** All that a timetable has to know of a task whose truth is in a ledger. */
-export interface Hint extends Place {
-  readonly ringMs: number
-  readonly failures: number
-  readonly priority: Priority
-  /** It lost two leases in a row: to be claimed alone. */
-  readonly isSuspect: boolean
-}
-
-/** Where a reading of hints got to: they come in the order of ring times, and of places where these are the same. */
-export interface Frontier extends Place {
-  readonly ringMs: number
-}
-
-/** How far a timetable was filled from its ledger, by whichever process. */
-export interface Filling {
-  /** Another one as soon as something may have been lost: it was wiped, restarted, or failed over. */
-  readonly epoch: string
-  /** Null: nothing is known to be in it. */
-  readonly frontier: Frontier | null
-}
-
-/** A timetable that serves a ledger: what it holds are hints, without bodies, and it decides nothing. */
-export interface HintTable extends Pick<
-  Timetable,
-  'lookMs' | 'claim' | 'look' | 'extend' | 'settle' | 'find' | 'nowMs' | 'watch' | 'close'
-> {
-  /** Several processes fill it, and ring by it. */
-  readonly isShared: boolean
-  /** No more than so many of a topic are read ahead of their time; what follows is read as they ring. */
-  readonly residentMax: number
-  /**
-   * 'set', after a write: takes the place of whatever is there, and fences its holder. 'lower', from a reading of the
-   * ledger that may be outdated by now: only where there is nothing, or something that rings later; what is held
-   * stays. Answers how many it changed.
-   */
-  put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number>
-  /** Forgets those that wait. Of those that are held the holder is told; they stay until their claim is over. */
-  cancel(topic: string, places: readonly Place[]): Promise<unknown>
-  /** Forgets them all; a holder is fenced. */
-  drop(topic: string, places: readonly Place[]): Promise<void>
-  /** How many it holds, and when the first of those that wait rings. */
-  extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
-  /** Of these, the ones that it holds, waiting or claimed. */
-  has(topic: string, places: readonly Place[]): Promise<boolean[]>
-  /**
-   * Only these cells are pulled here: hints of others are not kept, and those that wait are forgotten. Undefined where
-   * other processes ring by it, too.
-   */
-  tend?(topic: string, cells: readonly number[]): void
-  filling(topic: string): Promise<Filling>
-  /** All up to the frontier is in it. False: the epoch is another one by now, and nothing is known any more. */
-  filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
-import { VERSION } from '../version.ts'
+import { VERSION } from '../values/version.ts'
 import { EXIT, exitCodeOf } from './exit.ts'
 import { Output } from './output.ts'
 import { serveCommand } from './serve-command.ts'

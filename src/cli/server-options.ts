@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { TocsinClient } from '../client/client.ts'
-import { badOption } from '../options.ts'
+import { badOption } from '../values/options.ts'
 
 export interface ServerOptions {
   readonly url?: string

@@ -1,8 +1,8 @@
 /** `tocsin tokens`: who may ask a server for what. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { NewToken, TokenInfo } from '../client/client-tokens.ts'
-import { badOption } from '../options.ts'
-import { SCOPES, type Scope } from '../token.ts'
+import { badOption } from '../values/options.ts'
+import { SCOPES, type Scope } from '../values/access-token.ts'
 import { parseRate, parseWhole } from './arguments.ts'
 import type { Column, Output } from './output.ts'
 import { clientOf, type ServerOptions, withServerOptions } from './server-options.ts'

@@ -1,7 +1,7 @@
 /** Who may ask a server for what. */
-import type { Duration } from '../duration.ts'
-import { checkOptions } from '../options.ts'
-import type { Scope } from '../token.ts'
+import type { Duration } from '../values/duration.ts'
+import { checkOptions } from '../values/options.ts'
+import type { Scope } from '../values/access-token.ts'
 import type { Http } from './http.ts'
 import { dateIn, durationOut, type Wire } from './wire.ts'
 

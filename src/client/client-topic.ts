@@ -1,12 +1,12 @@
 /** A topic on a server: what the library's Topic does, by the same names and in the same shapes. */
 import type { Clock } from '../clock.ts'
-import type { ConfigView, LiveConfig } from '../config.ts'
-import { type Duration, durationMs } from '../duration.ts'
+import type { ConfigView, LiveConfig } from '../values/config.ts'
+import { type Duration, durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
-import { checkKey } from '../key.ts'
-import { badOption, checkOptions } from '../options.ts'
+import { checkKey } from '../values/key.ts'
+import { badOption, checkOptions } from '../values/options.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
-import type { By, ForecastOptions, ListOptions, Selector, Shift } from '../topic-api.ts'
+import type { By, ForecastOptions, ListOptions, Selector, Shift } from '../api/topic.ts'
 import { scheduleStream, type StreamOptions, type StreamSummary } from './bulk.ts'
 import type { Http } from './http.ts'
 import {

@@ -1,6 +1,6 @@
 /** What a server sees, as it happens. A window, not a log: what happens while nobody looks is not told later. */
 import { TocsinError } from '../errors.ts'
-import { EVENT_NAMES, type EventName, type TocsinEvents } from '../events.ts'
+import { EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
 import type { Http } from './http.ts'
 import { linesOf } from './lines.ts'
 import { queryOut } from './wire.ts'

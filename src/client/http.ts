@@ -1,12 +1,12 @@
 /** Calls to a server: one address, one token, a deadline on each, and one kind of error. */
 import type { Clock } from '../clock.ts'
-import { durationText } from '../duration.ts'
+import { durationText } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
-import { badOption } from '../options.ts'
-import { VERSION } from '../version.ts'
-import { Ending } from './ending.ts'
+import { badOption } from '../values/options.ts'
+import { VERSION } from '../values/version.ts'
+import { CallDeadline } from './call-deadline.ts'
 import { type Asked, failed, lost, refused } from './failure.ts'
-import { patiently } from './patience.ts'
+import { withoutFetchTimeout } from './no-fetch-timeout.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -85,16 +85,16 @@ export class Http {
   /** Resolves when the answer begins. Whoever opens it closes it. */
   async open(method: Method, path: string, options: OpenOptions = {}): Promise<Opened> {
     const asked = this.#asked(method, path, options)
-    const ending = new Ending(this.#clock, options.signal)
-    const failure = (thrown: unknown) => this.#failure(asked, ending, thrown)
+    const deadline = new CallDeadline(this.#clock, options.signal)
+    const failure = (thrown: unknown) => this.#failure(asked, deadline, thrown)
     try {
-      ending.within(this.#deadlineMs(options))
-      const response = await this.#answer(asked, ending, options.body ?? null, options)
-      ending.within(null)
+      deadline.within(this.#deadlineMs(options))
+      const response = await this.#answer(asked, deadline, options.body ?? null, options)
+      deadline.within(null)
       // Without a body it is over already.
-      return { body: response.body ?? empty(), failure, close: () => ending.hangUp() }
+      return { body: response.body ?? empty(), failure, close: () => deadline.hangUp() }
     } catch (thrown) {
-      ending.hangUp()
+      deadline.hangUp()
       throw failure(thrown)
     }
   }
@@ -107,37 +107,37 @@ export class Http {
     options: CallOptions = {},
   ): Promise<T> {
     const asked = this.#asked(method, path, options)
-    const ending = new Ending(this.#clock, options.signal)
+    const deadline = new CallDeadline(this.#clock, options.signal)
     try {
-      ending.within(this.#deadlineMs(options))
+      deadline.within(this.#deadlineMs(options))
       const headers = { ...(json === null ? {} : { 'content-type': JSON_TYPE }), ...options.headers }
-      const response = await this.#answer(asked, ending, json, { ...options, headers })
+      const response = await this.#answer(asked, deadline, json, { ...options, headers })
       return await take(response, asked)
     } catch (thrown) {
-      throw this.#failure(asked, ending, thrown)
+      throw this.#failure(asked, deadline, thrown)
     } finally {
-      ending.release()
+      deadline.release()
     }
   }
 
   /** An answer as asked for, whose body is still to be read. */
   async #answer(
     asked: Asked,
-    ending: Ending,
+    deadline: CallDeadline,
     body: string | ReadableStream<Uint8Array> | null,
     options: CallOptions,
   ): Promise<Response> {
     const response = await fetch(asked.url, {
       method: asked.method,
       headers: new Headers({ ...this.#headers, ...options.headers }),
-      signal: ending.signal,
+      signal: deadline.signal,
       // A token goes to the server that it was given for, and nowhere else.
       redirect: 'error',
       ...(body === null ? {} : { body, duplex: 'half' as const }),
-      ...(options.waitMs === null ? patiently() : {}),
+      ...(options.waitMs === null ? withoutFetchTimeout() : {}),
     })
     if (response.ok) return response
-    ending.within(this.#timeoutMs)
+    deadline.within(this.#timeoutMs)
     throw await this.#refusal(asked, response)
   }
 
@@ -148,11 +148,11 @@ export class Http {
     return refused(asked, { status, body: parsed(text), retryAfter }, this.#clock.now())
   }
 
-  #failure(asked: Asked, ending: Ending, thrown: unknown): Error {
+  #failure(asked: Asked, deadline: CallDeadline, thrown: unknown): Error {
     // What whoever asked gave as the reason is theirs, whatever it is.
-    if (ending.isUnwanted) return ending.reason
+    if (deadline.isUnwanted) return deadline.reason
     if (TocsinError.is(thrown)) return thrown
-    if (ending.isLate) return lost(asked, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
+    if (deadline.isLate) return lost(asked, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
     return failed(asked, thrown)
   }
 

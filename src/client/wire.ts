@@ -1,12 +1,12 @@
 /** What the library's words are on the wire, and back: durations with their units, instants in RFC 3339. */
-import { checkConfig, type LiveConfig, patchLive, type TopicConfig } from '../config.ts'
-import { type Duration, durationMs, durationText } from '../duration.ts'
-import { type Instant, instantMs } from '../instant.ts'
-import { ringTime, shiftTime } from '../new-entry.ts'
-import { checkOptions } from '../options.ts'
-import { encodePayload } from '../payload.ts'
+import { checkConfig, type LiveConfig, patchLive, type TopicConfig } from '../values/config.ts'
+import { type Duration, durationMs, durationText } from '../values/duration.ts'
+import { type Instant, instantMs } from '../values/instant.ts'
+import { ringTime, shiftTime } from '../api/new-task.ts'
+import { checkOptions } from '../values/options.ts'
+import { encodePayload } from '../values/payload.ts'
 import type { NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
-import type { Shift } from '../topic-api.ts'
+import type { Shift } from '../api/topic.ts'
 
 /** Dates are text on the wire. */
 export type Wire<T> = T extends Date ? string : T extends object ? { [K in keyof T]: Wire<T[K]> } : T

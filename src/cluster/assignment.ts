@@ -8,8 +8,8 @@
  * nothing to do with who owns what. So the answer stays the same while members carry it out one by one: each step
  * towards it only makes it calmer than the others. Only a slot that two claim before it begins can still change it.
  */
-import { CELLS } from '../cell.ts'
-import { crc32 } from '../crc32.ts'
+import { CELLS } from '../values/cell.ts'
+import { crc32 } from '../lib/crc32.ts'
 import { takeExtras, type Bounds, type Extra, type TopicExtras } from './rounding.ts'
 
 export interface AssignmentMember {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { silentLogger } from '../logger.ts'
+import { silentLogger } from '../telemetry/logger.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
 import { ClockWatch } from './clock-watch.ts'
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../telemetry/logger.ts'
 
 /** Clocks that are kept by NTP differ by a few milliseconds. */
 const SKEW_MS_MAX = 50

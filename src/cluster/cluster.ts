@@ -7,12 +7,12 @@
  * There is no leader and no lock. Each node reads the same cards and computes the same shares; while they differ for a
  * moment, claims in vain are all it costs.
  */
-import type { Board, Card, Figures, Pulse } from '../board.ts'
+import type { Board, NodeCard, Figures, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
-import type { Announcer } from '../events.ts'
-import type { Logger } from '../logger.ts'
+import type { Announcer } from '../telemetry/events.ts'
+import type { Logger } from '../telemetry/logger.ts'
 import type { Random } from '../random.ts'
-import { Sparing } from '../runtime/sparing.ts'
+import { LogLimiter } from '../lib/log-limiter.ts'
 import { ClockWatch } from './clock-watch.ts'
 import { Members } from './members.ts'
 import { type Share, Shares } from './shares.ts'
@@ -60,7 +60,7 @@ export class Cluster {
   readonly #shares: Shares
   readonly #members: Members
   readonly #clockWatch: ClockWatch
-  readonly #sparing: Sparing
+  readonly #logLimiter: LogLimiter
   readonly #participants = new Set<Participant>()
   /** By consumers that ended. */
   #handled = 0
@@ -71,7 +71,7 @@ export class Cluster {
     this.#parts = parts
     this.#id = random.uniqueId()
     this.#startedMs = clock.now()
-    this.#sparing = new Sparing(clock)
+    this.#logLimiter = new LogLimiter(clock)
     this.#clockWatch = new ClockWatch(clock, logger)
     this.configs = new TopicConfigs(board, clock, random, identity.name)
     this.#shares = new Shares({
@@ -88,7 +88,7 @@ export class Cluster {
       board,
       clock,
       card: () => this.#card(),
-      onPulse: (alive, pulse, sentMs) => this.#onPulse(alive, pulse, sentMs),
+      onBeat: (alive, reply, sentMs) => this.#onBeat(alive, reply, sentMs),
       onGone: ({ name, host, pid }) =>
         logger.warn({ node: name, host, pid }, 'a node is gone; the others take over its slots'),
       onError: (error) => this.#onError(error),
@@ -132,7 +132,7 @@ export class Cluster {
   }
 
   /** The cards of those that are alive, as they are now. */
-  async cards(): Promise<{ card: Card; isSelf: boolean }[]> {
+  async cards(): Promise<{ card: NodeCard; isSelf: boolean }[]> {
     const mine = this.#card()
     if (!this.#parts.board.isShared) return [{ card: mine, isSelf: true }]
     await this.#members.begun
@@ -154,12 +154,12 @@ export class Cluster {
     else this.#shares.deal([])
   }
 
-  async #onPulse(alive: readonly Card[], pulse: Pulse, sentMs: number): Promise<void> {
-    this.#clockWatch.heard('board', pulse.nowMs, sentMs)
+  async #onBeat(alive: readonly NodeCard[], reply: BeatReply, sentMs: number): Promise<void> {
+    this.#clockWatch.heard('board', reply.nowMs, sentMs)
     // Not waited for: a timetable that is away must not keep us from beating.
     if (this.#pulses++ % CLOCKS_EVERY === 0) void this.#compareClocks()
     try {
-      await this.configs.refresh(pulse.revision)
+      await this.configs.refresh(reply.revision)
       await this.configs.recreate()
     } finally {
       // Whatever becomes of the settings: the others count on us.
@@ -179,12 +179,12 @@ export class Cluster {
 
   #onError(error: unknown): void {
     this.#shares.dealBlind()
-    const alsoFailed = this.#sparing.tell()
+    const alsoFailed = this.#logLimiter.tell()
     if (alsoFailed === null) return
     this.#parts.logger.warn({ error, alsoFailed }, 'the other nodes cannot be seen; shares stay as they are')
   }
 
-  #card(): Card {
+  #card(): NodeCard {
     return {
       id: this.#id,
       edition: this.#shares.edition,

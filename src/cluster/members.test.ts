@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { Board, Card } from '../board.ts'
+import type { Board, NodeCard } from '../board.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
-import { MemoryBoard } from './memory-board.ts'
+import { MemoryBoard } from '../boards/memory-board.ts'
 import { Members } from './members.ts'
-import { BEAT_MS } from './sightings.ts'
+import { BEAT_MS } from './liveness.ts'
 
-function cardOf(id: string, edition: number): Card {
+function cardOf(id: string, edition: number): NodeCard {
   const figures = { inFlight: 0, handled: 0, clockAheadMs: null }
   return { id, edition, name: id, host: 'h', pid: 1, version: '1', startedMs: 0, topics: [], figures }
 }
@@ -33,7 +33,7 @@ function cluster() {
       board: counted,
       clock,
       card: () => cardOf(id, node.edition),
-      onPulse: async (alive) => void node.seen.push(alive.map(({ name }) => name).toSorted()),
+      onBeat: async (alive) => void node.seen.push(alive.map(({ name }) => name).toSorted()),
       onGone: ({ name }) => node.gone.push(name),
       onError: (error) => node.errors.push(error),
     })

@@ -2,28 +2,28 @@
  * The heartbeat. Each beat puts up this node's card and reads who else is there; what it finds is told to whoever deals
  * the slots. Cards are read again only when one of them changed.
  */
-import type { Board, Card, Pulse } from '../board.ts'
+import type { Board, NodeCard, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
-import { Routine } from '../runtime/routine.ts'
-import { BEAT_MS, Sightings } from './sightings.ts'
+import { Periodic } from '../lib/periodic.ts'
+import { BEAT_MS, Liveness } from './liveness.ts'
 
 export interface MembersParts {
   readonly board: Board
   readonly clock: Clock
   /** This node's card, as it is now. */
-  readonly card: () => Card
+  readonly card: () => NodeCard
   /** After every beat: the cards of all that are alive, this node's included, as the board has them. */
-  readonly onPulse: (alive: readonly Card[], pulse: Pulse, sentMs: number) => Promise<void>
-  readonly onGone: (card: Card) => void
+  readonly onBeat: (alive: readonly NodeCard[], reply: BeatReply, sentMs: number) => Promise<void>
+  readonly onGone: (card: NodeCard) => void
   readonly onError: (error: unknown) => void
 }
 
 export class Members {
   readonly #parts: MembersParts
-  readonly #sightings = new Sightings()
-  readonly #routine: Routine
-  readonly #cards = new Map<string, Card>()
-  #alive: readonly Card[] = []
+  readonly #liveness = new Liveness()
+  readonly #periodic: Periodic
+  readonly #cards = new Map<string, NodeCard>()
+  #alive: readonly NodeCard[] = []
   #unlisten: () => void = () => {}
   #begin: () => void = () => {}
   /** The first beat is over, or there will be none: who else is there is known, as far as it can be. */
@@ -33,44 +33,44 @@ export class Members {
 
   constructor(parts: MembersParts) {
     this.#parts = parts
-    this.#routine = new Routine(parts.clock, BEAT_MS, () => this.step().finally(this.#begin), parts.onError)
+    this.#periodic = new Periodic(parts.clock, BEAT_MS, () => this.step().finally(this.#begin), parts.onError)
   }
 
   /** As of the last beat. */
-  get alive(): readonly Card[] {
+  get alive(): readonly NodeCard[] {
     return this.#alive
   }
 
   start(): void {
-    this.#unlisten = this.#parts.board.listen(() => this.#routine.hurry())
-    this.#routine.start('now')
+    this.#unlisten = this.#parts.board.listen(() => this.#periodic.hurry())
+    this.#periodic.start('now')
   }
 
   /** Our card changed, or somebody else's did. */
   hurry(): void {
-    this.#routine.hurry()
+    this.#periodic.hurry()
   }
 
   /** No beat comes after it. */
   async stop(): Promise<void> {
     this.#unlisten()
-    await this.#routine.stop()
+    await this.#periodic.stop()
     this.#begin()
   }
 
   async step(): Promise<void> {
-    const { board, clock, onPulse } = this.#parts
+    const { board, clock, onBeat } = this.#parts
     const sentMs = clock.monotonicNow()
     const mine = this.#parts.card()
-    const pulse = await board.beat(mine)
-    const { alive, gone } = this.#sightings.look(pulse.heartbeats, clock.monotonicNow())
+    const reply = await board.beat(mine)
+    const { alive, gone } = this.#liveness.look(reply.heartbeats, clock.monotonicNow())
     this.#cards.set(mine.id, mine)
-    const isNew = pulse.heartbeats.some(({ id, edition }) => this.#cards.get(id)?.edition !== edition)
+    const isNew = reply.heartbeats.some(({ id, edition }) => this.#cards.get(id)?.edition !== edition)
     if (isNew) for (const card of await board.cards()) this.#cards.set(card.id, card)
-    const there = new Set(pulse.heartbeats.map(({ id }) => id))
+    const there = new Set(reply.heartbeats.map(({ id }) => id))
     for (const id of this.#cards.keys()) if (!there.has(id)) this.#cards.delete(id)
     this.#alive = alive.flatMap((id) => this.#cards.get(id) ?? [])
-    await onPulse(this.#alive, pulse, sentMs)
+    await onBeat(this.#alive, reply, sentMs)
     // Each of us may do it; the counter says whether it beat since.
     for (const { id, beats } of gone) {
       await board.bury(id, beats)

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { Card, TopicShare } from '../board.ts'
+import type { NodeCard, TopicShare } from '../board.ts'
 import { Shares } from './shares.ts'
 
-const NOBODY: readonly Card[] = []
+const NOBODY: readonly NodeCard[] = []
 
-function card(id: string, topics: readonly TopicShare[]): Card {
+function card(id: string, topics: readonly TopicShare[]): NodeCard {
   const figures = { inFlight: 0, handled: 0, clockAheadMs: null }
   return { id, edition: 1, name: id, host: 'h', pid: 1, version: '1', startedMs: 0, topics, figures }
 }

@@ -2,7 +2,7 @@
  * Which slots this node pulls. Ownership saves work and keeps nodes out of each other's way; it is never a condition of
  * safety: claims are atomic, and two nodes that both pull a slot for a moment cost a call in vain.
  */
-import type { Card, TopicShare } from '../board.ts'
+import type { NodeCard, TopicShare } from '../board.ts'
 import { assignment, slotsToSet } from './assignment.ts'
 
 /** What a topic's consumers in this process have of it. */
@@ -80,7 +80,7 @@ export class Shares {
   }
 
   /** Who is there, by the cards; this node's own is not asked: it may be older than what we know. */
-  deal(alive: readonly Card[]): void {
+  deal(alive: readonly NodeCard[]): void {
     const { id, slotsOf } = this.#parts
     const others = alive.filter((card) => card.id !== id)
     // Also those that only others consume: each must solve the same problem, or they do not come to the same answer.
@@ -139,7 +139,7 @@ export class Shares {
   }
 }
 
-function consumes({ topics }: Card, topic: string): boolean {
+function consumes({ topics }: NodeCard, topic: string): boolean {
   return topics.some((share) => share.topic === topic)
 }
 
@@ -147,7 +147,7 @@ function topicOf({ topic }: TopicShare): string {
   return topic
 }
 
-function nameOf({ id, edition }: Card): string {
+function nameOf({ id, edition }: NodeCard): string {
   return `${id}/${edition}`
 }
 

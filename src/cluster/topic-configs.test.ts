@@ -3,7 +3,7 @@ import type { Board, RecordChange } from '../board.ts'
 import { TocsinError } from '../errors.ts'
 import type { Random } from '../random.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
-import { MemoryBoard } from './memory-board.ts'
+import { MemoryBoard } from '../boards/memory-board.ts'
 import { TopicConfigs } from './topic-configs.ts'
 
 let made = 0

@@ -4,7 +4,7 @@
  * of it, or find out with their next beat.
  */
 import type { Board, PastChange, RecordChange, TopicRecord } from '../board.ts'
-import type { SlotBy } from '../cell.ts'
+import type { SlotBy } from '../values/cell.ts'
 import { type Clock, sleep } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type { Random } from '../random.ts'

@@ -1,7 +1,8 @@
 /** What the tables of all SQL ledgers have in common, and what the rest of Tocsin makes of their rows. */
-import { LOSSES_OF_A_SUSPECT } from '../rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../values/rescue.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../task.ts'
-import type { ClaimedTask, EntryView, Hint } from '../timetable.ts'
+import type { ClaimedTask, EntryView } from '../timetable.ts'
+import type { Hint } from '../hint-table.ts'
 
 /** By their numbers in the column `state`. 0 is no state. */
 export const ENDED_STATES = ['', 'done', 'cancelled', 'obsolete', 'dead'] as const

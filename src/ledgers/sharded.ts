@@ -1,5 +1,5 @@
-import { CELLS } from '../cell.ts'
-import { badTx } from '../tx.ts'
+import { CELLS } from '../values/cell.ts'
+import { badTx } from '../values/tx.ts'
 import type {
   ClaimVerdict,
   Extended,
@@ -16,21 +16,20 @@ import type {
   Recount,
   Retention,
 } from '../ledger.ts'
-import { compareFrontiers, compareKeys, comparePositions, positionOf } from '../list-position.ts'
+import { compareFrontiers, compareKeys, comparePositions, positionOf } from '../values/list-position.ts'
 import type {
   Books,
   CancelAnswer,
   CellAddress,
   Counts,
   EntryView,
-  Frontier,
-  Hint,
   ListQuery,
   NewEntry,
   Place,
-  RingTime,
   Selection,
 } from '../timetable.ts'
+import type { RingTime } from '../values/ring-time.ts'
+import type { Frontier, Hint } from '../hint-table.ts'
 
 /**
  * One ledger over several databases. Each has a range of cells, for ever: a task never moves. So every step on a task is
@@ -43,8 +42,8 @@ export class ShardedLedger implements Ledger {
     this.#shards = shards
   }
 
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
-    return this.#spread(entries, (shard, some) => shard.schedule(topic, some, quantumMs))
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
+    return this.#spread(entries, (shard, some) => shard.schedule(topic, some, mergeMs))
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
@@ -55,9 +54,9 @@ export class ShardedLedger implements Ledger {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
-    return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, quantumMs))
+    return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, mergeMs))
   }
 
   govern(topic: string, placing: () => Placing): void {
@@ -82,10 +81,10 @@ export class ShardedLedger implements Ledger {
       )
     }
     return {
-      schedule: async (topic, entries, quantumMs) => only(entries).schedule(topic, entries, quantumMs),
+      schedule: async (topic, entries, mergeMs) => only(entries).schedule(topic, entries, mergeMs),
       cancel: async (topic, places) => only(places).cancel(topic, places),
-      reschedule: async (topic, places, when, quantumMs) =>
-        only(places).reschedule(topic, places, when, quantumMs),
+      reschedule: async (topic, places, when, mergeMs) =>
+        only(places).reschedule(topic, places, when, mergeMs),
       cancelBy: async () => everywhere(),
       rescheduleBy: async () => everywhere(),
     }
@@ -222,8 +221,10 @@ export class ShardedLedger implements Ledger {
 
   // No `transact`: a batch of tasks may live in several databases, and a transaction is of one.
 
-  async news(topic: string): Promise<Place[]> {
-    const parts = await Promise.all(this.#shards.map(async (shard) => (await shard.news?.(topic)) ?? []))
+  async committedWrites(topic: string): Promise<Place[]> {
+    const parts = await Promise.all(
+      this.#shards.map(async (shard) => (await shard.committedWrites?.(topic)) ?? []),
+    )
     return parts.flat()
   }
 

@@ -2,9 +2,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import { checkTopicName } from '../key.ts'
-import { Governor, type Rate } from '../runtime/governor.ts'
-import type { Scope } from '../token.ts'
+import { checkTopicName } from '../values/key.ts'
+import { RateLimiter, type Rate } from '../lib/rate-limiter.ts'
+import type { Scope } from '../values/access-token.ts'
 import type { TokenBook } from './token-book.ts'
 
 export interface Access {
@@ -45,7 +45,7 @@ export interface AccessParts {
 }
 
 export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate: usual }: AccessParts): void {
-  const governors = new Map<string, Governor>()
+  const rateLimiters = new Map<string, RateLimiter>()
   app.decorateRequest('access', null)
 
   const scopes = new Map<string, Scope | null>()
@@ -101,10 +101,10 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   function limit({ tokenId, rate }: Access): void {
     if (tokenId === null || rate === null) return
     const nowMs = clock.monotonicNow()
-    const governor = governors.get(tokenId) ?? new Governor()
-    governors.set(tokenId, governor)
-    if (governor.take(1, rate, nowMs) === 1) return
-    const retryInMs = Math.max(0, governor.nextMs(rate, nowMs) - nowMs)
+    const rateLimiter = rateLimiters.get(tokenId) ?? new RateLimiter()
+    rateLimiters.set(tokenId, rateLimiter)
+    if (rateLimiter.take(1, rate, nowMs) === 1) return
+    const retryInMs = Math.max(0, rateLimiter.nextMs(rate, nowMs) - nowMs)
     throw new TocsinError('rate-limited', `this token may send ${rate.limit} requests in ${rate.perMs} ms`, {
       retryInMs,
     })

@@ -5,10 +5,10 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { type Clock, withDeadline } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import type { Meter } from '../meter.ts'
+import type { Meter } from '../telemetry/meter.ts'
 import type { TaskStore } from '../store.ts'
 import type { SettleOutcome } from '../timetable.ts'
-import type { Tocsin } from '../tocsin.ts'
+import type { Tocsin } from '../api/tocsin.ts'
 import { topicStats } from './topic-stats.ts'
 
 const LATENESS_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600]

@@ -1,7 +1,7 @@
 /** What goes in and out, in JSON Schema: requests are validated by it, answers are written by it, and the OpenAPI document is made of it. */
 import { ERROR_TABLE } from '../errors.ts'
-import { EVENT_NAMES } from '../events.ts'
-import { SCOPES } from '../token.ts'
+import { EVENT_NAMES } from '../telemetry/events.ts'
+import { SCOPES } from '../values/access-token.ts'
 
 /** At most so many in one JSON body; NDJSON has no end. */
 export const TASKS_MAX = 10_000

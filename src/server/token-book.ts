@@ -8,7 +8,7 @@ import type { Board } from '../board.ts'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type { Secrets } from '../random.ts'
-import type { Scope, TokenRecord } from '../token.ts'
+import type { Scope, TokenRecord } from '../values/access-token.ts'
 
 /** What was heard of the board is believed for so long: a token that is revoked elsewhere is good no longer than that. */
 const FRESH_MS = 1_000

@@ -1,4 +1,4 @@
-import type { Topic } from '../topic-api.ts'
+import type { Topic } from '../api/topic.ts'
 
 export interface TopicStats {
   readonly topic: string

@@ -7,7 +7,7 @@ import { type ErrorObject, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { FastifyInstance, FastifySchemaCompiler } from 'fastify'
 import { TocsinError } from '../errors.ts'
-import { nearest } from '../options.ts'
+import { nearest } from '../values/options.ts'
 import { object } from './schemas.ts'
 
 const OPTIONS = {

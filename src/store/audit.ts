@@ -1,10 +1,11 @@
 /** Whether the books of a topic are true, and whether ledger and timetable know the same tasks. What is off is mended. */
-import { ALL_CELLS } from '../cell.ts'
+import { ALL_CELLS } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
 import type { Ledger, Recount } from '../ledger.ts'
-import type { Filler } from '../runtime/loader.ts'
+import type { Filler } from './loader.ts'
 import type { TopicAudit } from '../store.ts'
-import type { Books, Frontier, Hint, HintTable, Place } from '../timetable.ts'
+import type { Books, Place } from '../timetable.ts'
+import type { Frontier, Hint, HintTable } from '../hint-table.ts'
 
 const PAGE = 1_000
 

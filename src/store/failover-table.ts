@@ -1,14 +1,10 @@
-import { ALL_CELLS } from '../cell.ts'
+import { ALL_CELLS } from '../values/cell.ts'
 import { type Clock, sleep } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type {
   CellAddress,
   Claim,
   ClaimRequest,
-  Filling,
-  Frontier,
-  Hint,
-  HintTable,
   Look,
   Place,
   Selection,
@@ -16,6 +12,7 @@ import type {
   Settlement,
   Watcher,
 } from '../timetable.ts'
+import type { Filling, Frontier, Hint, HintTable } from '../hint-table.ts'
 
 /** So often a timetable that is away is asked whether it is back. */
 const PROBE_MS = 500

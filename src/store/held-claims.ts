@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import type { Extended } from '../ledger.ts'
-import { finiteOrNull } from '../ring-time.ts'
+import { finiteOrNull } from '../values/ring-time.ts'
 import type { CellAddress, Place } from '../timetable.ts'
 import { Stamps } from './stamps.ts'
 

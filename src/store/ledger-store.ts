@@ -1,13 +1,20 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import { DEFAULT_CONFIG, type Settings, settingsOf } from '../config.ts'
+import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
 import type { ClaimVerdict, Extended, Ledger, LedgerSettled } from '../ledger.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../telemetry/logger.ts'
 import type { Random } from '../random.ts'
-import { nextSpread, RESCUES_PER_CLAIM } from '../rescue.ts'
-import { Janitor } from '../runtime/janitor.ts'
-import { Sparing } from '../runtime/sparing.ts'
-import type { ClaimToken, LedgerDoor, StoreTransaction, TaskStore, TopicAudit, Transact } from '../store.ts'
+import { nextSpread, RESCUES_PER_CLAIM } from '../values/rescue.ts'
+import { Janitor } from './janitor.ts'
+import { LogLimiter } from '../lib/log-limiter.ts'
+import type {
+  ClaimToken,
+  LedgerFeatures,
+  StoreTransaction,
+  TaskStore,
+  TopicAudit,
+  Transact,
+} from '../store.ts'
 import type {
   Books,
   CancelAnswer,
@@ -17,26 +24,25 @@ import type {
   ClaimRequest,
   Counts,
   EntryView,
-  Hint,
-  HintTable,
   ListQuery,
   Look,
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleAnswer,
   Settlement,
   Watcher,
 } from '../timetable.ts'
+import type { RingTime } from '../values/ring-time.ts'
+import type { Hint, HintTable } from '../hint-table.ts'
 import { auditTopic } from './audit.ts'
 import { FailoverTable } from './failover-table.ts'
-import { Followers } from './followers.ts'
+import { TransactionWatch } from './transaction-watch.ts'
 import { HeldClaims, placesOfClaim } from './held-claims.ts'
-import { Residences } from './residences.ts'
-import { Teller } from './teller.ts'
+import { TopicFillers } from './topic-fillers.ts'
+import { HintWriter } from './hint-writer.ts'
 import { Transactions } from './transactions.ts'
 
 /** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
@@ -60,21 +66,21 @@ export interface LedgerStoreParts {
  * durable there; then the timetable is told. What the timetable is not told, because the process dies in between, the
  * loader or the sweeper finds; what it is told too late, or twice, the ledger refuses when it rings.
  */
-export class LedgerStore implements TaskStore, LedgerDoor {
-  readonly ledger: LedgerDoor = this
+export class LedgerStore implements TaskStore, LedgerFeatures {
+  readonly ledger: LedgerFeatures = this
   readonly lookMs: number
   readonly transact: Transact | null
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held: HeldClaims
   readonly #watchers = new Map<string, Set<Watcher>>()
-  readonly #residences: Residences
-  readonly #followers: Followers
+  readonly #topicFillers: TopicFillers
+  readonly #transactionWatch: TransactionWatch
   readonly #settings = new Map<string, () => Settings>()
-  readonly #teller: Teller
+  readonly #hintWriter: HintWriter
   readonly #transactions: Transactions
   readonly #janitor: Janitor
-  readonly #sparing: Sparing
+  readonly #logLimiter: LogLimiter
   #isClosed = false
 
   constructor(parts: LedgerStoreParts) {
@@ -83,18 +89,18 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const failover = makeSpare === undefined ? null : this.#withSpare(table, makeSpare)
     this.#table = failover ?? table
     const residentMs = (topic: string) => this.#settingsOf(topic).residentMs
-    this.#residences = new Residences({
+    this.#topicFillers = new TopicFillers({
       ...parts,
       ringing: this.#table,
       residentMs,
-      onNews: (topic, places) => this.#teller.catchUp(topic, places),
+      onCommitted: (topic, places) => this.#hintWriter.catchUp(topic, places),
       onError: (doing, error) => {
         failover?.notice(error)
         this.#report(doing, error)
       },
     })
-    this.#followers = new Followers(
-      (topic, places) => this.#teller.catchUp(topic, places),
+    this.#transactionWatch = new TransactionWatch(
+      (topic, places) => this.#hintWriter.catchUp(topic, places),
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
@@ -107,21 +113,21 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         for (const watcher of watchersOf(topic)) watcher.fence(cell, key, stamp, 'replaced')
       },
     })
-    this.#teller = new Teller({
+    this.#hintWriter = new HintWriter({
       ledger: parts.ledger,
       table: this.#table,
-      residences: this.#residences,
+      topicFillers: this.#topicFillers,
       residentMs,
       onError: (error) => this.#report('timetable', error),
     })
     this.#transactions = new Transactions({
       ledger: parts.ledger,
       held: this.#held,
-      followers: this.#followers,
+      transactionWatch: this.#transactionWatch,
       onSettled: (at, settlements, answers) => this.#tellSettled(at, settlements, answers),
     })
     this.transact = this.#transactions.transact
-    this.#sparing = new Sparing(parts.clock)
+    this.#logLimiter = new LogLimiter(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
       parts.clock,
@@ -141,12 +147,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     // Where only this process has the ledger, it pulls everything, and reads each task once.
     if (this.#parts.ledger.listen === undefined) return
     this.#table.tend?.(topic, cells)
-    this.#residences.look(topic)
+    this.#topicFillers.look(topic)
   }
 
-  async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
-    const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs)
-    await this.#teller.place(topic, answers)
+  async schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
+    const answers = await this.#parts.ledger.schedule(topic, entries, mergeMs)
+    await this.#hintWriter.place(topic, answers)
     return answers.map(({ outcome, dueMs, inFlight }) => ({ outcome, dueMs, inFlight }))
   }
 
@@ -154,8 +160,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const answers = await this.#parts.ledger.cancel(topic, places)
     // One that is held is fenced: its handler need not go on.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
-    if (this.#teller.isRungHere(topic) && touched.length > 0)
-      await this.#teller.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
+    if (this.#hintWriter.isRungHere(topic) && touched.length > 0)
+      await this.#hintWriter.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
     return answers
   }
 
@@ -163,10 +169,10 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]> {
-    const answers = await this.#parts.ledger.reschedule(topic, places, when, quantumMs)
-    await this.#teller.place(topic, answers)
+    const answers = await this.#parts.ledger.reschedule(topic, places, when, mergeMs)
+    await this.#hintWriter.place(topic, answers)
     return answers.map(({ outcome, dueMs }) => ({ outcome, dueMs }))
   }
 
@@ -187,7 +193,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const askedMs = this.#held.asking(at, req, stamp, leaseMs)
     if (askedMs === null) {
       // They ring again at once, under another stamp.
-      await this.#teller.told(
+      await this.#hintWriter.told(
         table.settle(
           at,
           rung.tasks.map(({ key }) => ({ key, stamp, outcome: RETURN })),
@@ -219,13 +225,16 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     if (refused.length > 0) {
       const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
       const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
-      await this.#teller.all([table.settle(at, settlements), ...this.#teller.putting(at.topic, again)])
+      await this.#hintWriter.all([
+        table.settle(at, settlements),
+        ...this.#hintWriter.putting(at.topic, again),
+      ])
       for (const { key, verdict } of refused) {
         if (verdict.kind === 'poison') poisoned.push(key)
         if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
       }
     }
-    this.#residences.fillerOf(at.topic)?.nudge()
+    this.#topicFillers.fillerOf(at.topic)?.nudge()
     const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
     return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
   }
@@ -260,7 +269,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
         'ledger-unavailable',
         'extend: somebody else has a transaction open on this task; its lease could not be prolonged yet',
       )
-    if (!claim.isParted) await this.#teller.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+    if (!claim.isParted)
+      await this.#hintWriter.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return 'extended'
   }
 
@@ -286,9 +296,9 @@ export class LedgerStore implements TaskStore, LedgerDoor {
    */
   async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
     this.#held.handedOut(at, stamp)
-    if (!this.#residences.isLookedAt) return
+    if (!this.#topicFillers.isLookedAt) return
     const settlements = keys.map((key) => ({ key, stamp, outcome: DONE }))
-    await this.#teller.told(this.#table.settle(at, settlements))
+    await this.#hintWriter.told(this.#table.settle(at, settlements))
   }
 
   async settleFor(
@@ -306,15 +316,15 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     const isOurs = session === this.sessionOf(cell)
     // Another process may have given the same stamp: it is nothing to our own claims.
     if (isOurs) await this.#tellSettled(at, settlements, answers)
-    else if (this.#teller.isRungHere(topic)) await this.#teller.settled(at, settlements, answers)
+    else if (this.#hintWriter.isRungHere(topic)) await this.#hintWriter.settled(at, settlements, answers)
     // One that was prolonged by itself waits in the timetable for the end of its lease, and nobody holds it there.
     const back = answers.flatMap(({ hint }, i) =>
-      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#teller.isNear(topic, hint)
+      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#hintWriter.isNear(topic, hint)
         ? [hint]
         : [],
     )
-    if (back.length > 0 && this.#teller.isRungHere(topic))
-      await this.#teller.told(this.#table.put(topic, back, 'lower'))
+    if (back.length > 0 && this.#hintWriter.isRungHere(topic))
+      await this.#hintWriter.told(this.#table.put(topic, back, 'lower'))
     return answers.map(({ answer }) => answer)
   }
 
@@ -338,7 +348,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     claim.extending++
     const answers = await asking().finally(() => claim.extending--)
     if (this.#held.prolonged(claim, keys, answers, leaseMs))
-      await this.#teller.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
+      await this.#hintWriter.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
     return answers
   }
 
@@ -373,7 +383,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
     const answers = await this.#parts.ledger.replay(topic, places)
-    await this.#teller.place(topic, answers)
+    await this.#hintWriter.place(topic, answers)
     return answers.map(({ outcome }) => outcome)
   }
 
@@ -387,7 +397,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
 
   /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
   watch(topic: string, watcher: Watcher): () => void {
-    if (!this.#isClosed) this.#residences.begin(topic)
+    if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()
     this.#watchers.set(topic, watchers.add(watcher))
     const unwatch = this.#table.watch(topic, watcher)
@@ -403,14 +413,14 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     for (const topic of topics) {
       const { ledger, clock } = this.#parts
       const parts = { ledger, clock, table: this.#table }
-      const filler = this.#residences.fillerOf(topic)
-      audits.push(await auditTopic(parts, topic, filler, this.#residences.rescuedOf(topic)))
+      const filler = this.#topicFillers.fillerOf(topic)
+      audits.push(await auditTopic(parts, topic, filler, this.#topicFillers.rescuedOf(topic)))
     }
     return audits
   }
 
   loaderLagMs(topic: string): number | null {
-    const untilMs = this.#residences.fillerOf(topic)?.loadedUntilMs
+    const untilMs = this.#topicFillers.fillerOf(topic)?.loadedUntilMs
     if (untilMs === undefined || !Number.isFinite(untilMs)) return null
     return Math.max(0, this.#parts.ledger.clockMs() - untilMs)
   }
@@ -418,8 +428,8 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#held.close()
-    await Promise.all([this.#janitor.stop(), this.#residences.close()])
-    await Promise.all([this.#followers.close(), this.#teller.arrived()])
+    await Promise.all([this.#janitor.stop(), this.#topicFillers.close()])
+    await Promise.all([this.#transactionWatch.close(), this.#hintWriter.arrived()])
     await this.#table.close()
     await this.#parts.ledger.close()
   }
@@ -429,7 +439,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     settlements: readonly Settlement[],
     answers: readonly LedgerSettled[],
   ): Promise<void> {
-    await this.#teller.settled(at, settlements, answers)
+    await this.#hintWriter.settled(at, settlements, answers)
     for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
   }
 
@@ -444,12 +454,12 @@ export class LedgerStore implements TaskStore, LedgerDoor {
     return new FailoverTable(table, makeSpare, clock, {
       onAway: (spare, error) => {
         logger.warn({ error }, 'the timetable is away: the ledger rings until it is back')
-        this.#residences.fillSpare(spare)
+        this.#topicFillers.fillSpare(spare)
       },
-      onBack: (untold) => this.#residences.reconcile(untold),
+      onBack: (untold) => this.#topicFillers.reconcile(untold),
       onOver: () => {
         logger.info({}, 'the timetable is back, and has all that the ledger has')
-        this.#residences.leaveSpare()
+        this.#topicFillers.leaveSpare()
       },
     })
   }
@@ -473,7 +483,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
       // Not the stale ones: they were replaced, settled just now, or prolonged through another process, and what the
       // timetable has of them is newer.
       const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
-      await this.#teller.all([table.drop(at.topic, gone), ...this.#teller.putting(at.topic, hints)])
+      await this.#hintWriter.all([table.drop(at.topic, gone), ...this.#hintWriter.putting(at.topic, hints)])
       rescued += hints.length
       for (const [i, { poison }] of answers.entries())
         if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
@@ -490,7 +500,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   ): Hint[] {
     if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
     // Where the ledger is looked at every second, it is found again when its lease is over.
-    if (verdict.kind !== 'held' || this.#residences.isLookedAt) return []
+    if (verdict.kind !== 'held' || this.#topicFillers.isLookedAt) return []
     const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
     return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
@@ -500,7 +510,7 @@ export class LedgerStore implements TaskStore, LedgerDoor {
   }
 
   #report(doing: string, error: unknown): void {
-    const alsoFailed = this.#sparing.tell()
+    const alsoFailed = this.#logLimiter.tell()
     if (alsoFailed !== null)
       this.#parts.logger.error(
         { doing, error, alsoFailed },

@@ -2,13 +2,13 @@ import { TocsinError } from '../errors.ts'
 import type { Ledger, LedgerSettled } from '../ledger.ts'
 import type { StoreTransaction, Transact } from '../store.ts'
 import type { CellAddress, Place, Settlement } from '../timetable.ts'
-import type { Followers } from './followers.ts'
+import type { TransactionWatch } from './transaction-watch.ts'
 import type { HeldClaims } from './held-claims.ts'
 
 export interface TransactionsParts {
   readonly ledger: Ledger
   readonly held: HeldClaims
-  readonly followers: Followers
+  readonly transactionWatch: TransactionWatch
   /** What was settled, and is committed by now, is told. */
   readonly onSettled: (
     at: CellAddress,
@@ -41,7 +41,7 @@ export class Transactions {
     // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
       if (transaction.ended !== undefined)
-        this.#parts.followers.follow(tx as object, transaction.ended, topic, places)
+        this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
       return answers
     }
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
@@ -54,14 +54,14 @@ export class Transactions {
         : check(topic, places).then(() => one(topic, places, write()))
     return {
       isSynchronous: transaction.isSynchronous === true,
-      schedule: (topic, entries, quantumMs) =>
-        checked(topic, entries, () => transaction.schedule(topic, entries, quantumMs)),
+      schedule: (topic, entries, mergeMs) =>
+        checked(topic, entries, () => transaction.schedule(topic, entries, mergeMs)),
       cancel: (topic, places) => checked(topic, places, () => transaction.cancel(topic, places)),
-      reschedule: (topic, places, when, quantumMs) =>
-        checked(topic, places, () => transaction.reschedule(topic, places, when, quantumMs)),
+      reschedule: (topic, places, when, mergeMs) =>
+        checked(topic, places, () => transaction.reschedule(topic, places, when, mergeMs)),
       cancelBy: (topic, cells, what) => many(topic, transaction.cancelBy(topic, cells, what)),
-      rescheduleBy: (topic, cells, what, when, quantumMs) =>
-        many(topic, transaction.rescheduleBy(topic, cells, what, when, quantumMs)),
+      rescheduleBy: (topic, cells, what, when, mergeMs) =>
+        many(topic, transaction.rescheduleBy(topic, cells, what, when, mergeMs)),
     }
   }
 

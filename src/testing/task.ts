@@ -1,5 +1,5 @@
-import { silentLogger } from '../logger.ts'
-import type { Context } from '../runtime/call.ts'
+import { silentLogger } from '../telemetry/logger.ts'
+import type { Context } from '../consume/handler-call.ts'
 import type { Task } from '../task.ts'
 
 /** A task as a handler gets it, to call the handler as the plain function it is. */

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from '../clock.ts'
-import { Heap, type HeapMember } from '../heap.ts'
+import { Heap, type HeapMember } from '../lib/heap.ts'
 
 class Timer implements HeapMember {
   readonly key: string

@@ -131,7 +131,7 @@ describe('tocsin serve', () => {
   it(
     'helps, and knows its version',
     async () => {
-      const { VERSION } = await import('../../src/version.ts')
+      const { VERSION } = await import('../../src/values/version.ts')
       expect(await runCommand(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
       const help = await runCommand(['serve', '--help'])
       expect(help).toMatchObject({ code: 0, stderr: '' })

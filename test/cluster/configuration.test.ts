@@ -13,7 +13,7 @@ import {
   type TopicConfig,
 } from 'tocsin'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { TopicHandle } from '../../src/topic-handle.ts'
+import type { TopicHandle } from '../../src/api/topic-handle.ts'
 import { token } from '../contract/board/helpers.ts'
 import { eventually } from '../fault/helpers.ts'
 import { quantile } from '../fault/postgres-records.ts'

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Tocsin, Topic } from 'tocsin'
-import { cellOf } from '../../src/cell.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import { eventually } from '../fault/helpers.ts'
 import { eventsOf } from '../fault/postgres-records.ts'
 import { type Entry, type Program, startProgram } from '../fault/program.ts'

@@ -9,7 +9,8 @@
  *   ties       Which of two leases that end together is rescued first is nobody's promise: none do.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ClaimRequest, Hint } from '../../src/timetable.ts'
+import type { ClaimRequest } from '../../src/timetable.ts'
+import type { Hint } from '../../src/hint-table.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'

@@ -3,7 +3,8 @@
  * nothing but the port: it can be planted into any adapter.
  */
 import type { ClaimVerdict, Ledger, LedgerSettlement } from '../../src/ledger.ts'
-import type { ClaimedTask, Hint, Place } from '../../src/timetable.ts'
+import type { ClaimedTask, Place } from '../../src/timetable.ts'
+import type { Hint } from '../../src/hint-table.ts'
 
 export interface LedgerBug {
   readonly name: string
@@ -248,11 +249,11 @@ export const ledgerBugs: readonly LedgerBug[] = [
     name: "'keep' replaces",
     caughtBy: "scheduling: 'keep' keeps the older task, and answers when that one is due",
     plant: simply((sound) => ({
-      schedule: (topic, entries, quantumMs) =>
+      schedule: (topic, entries, mergeMs) =>
         sound.schedule(
           topic,
           entries.map((one) => ({ ...one, onConflict: 'replace' })),
-          quantumMs,
+          mergeMs,
         ),
     })),
   },
@@ -260,8 +261,8 @@ export const ledgerBugs: readonly LedgerBug[] = [
     name: 'a task that replaces another has no hint, and rings when the other did',
     caughtBy: 'scheduling: a second task of a key replaces the first, as one task in the books',
     plant: simply((sound) => ({
-      schedule: async (topic, entries, quantumMs) =>
-        (await sound.schedule(topic, entries, quantumMs)).map((one) =>
+      schedule: async (topic, entries, mergeMs) =>
+        (await sound.schedule(topic, entries, mergeMs)).map((one) =>
           one.outcome === 'replaced' ? { ...one, hint: null } : one,
         ),
     })),
@@ -297,9 +298,9 @@ export const ledgerBugs: readonly LedgerBug[] = [
     name: 'moving a task leaves its hint where it was',
     caughtBy: 'changing: a waiting task is moved, and its hint with it: the same task, at another time',
     plant: simply((sound) => ({
-      async reschedule(topic, places, when, quantumMs) {
+      async reschedule(topic, places, when, mergeMs) {
         const before = await sound.hints(topic, places)
-        const answers = await sound.reschedule(topic, places, when, quantumMs)
+        const answers = await sound.reschedule(topic, places, when, mergeMs)
         return answers.map((one, i) => ({ ...one, hint: one.hint && (before[i] ?? null) }))
       },
     })),

@@ -1,4 +1,4 @@
-import { MemoryBoard } from '../../src/cluster/memory-board.ts'
+import { MemoryBoard } from '../../src/boards/memory-board.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { boardContract } from './board.ts'
 import { START_MS } from './memory-harness.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CELLS } from '../../src/cell.ts'
+import { CELLS } from '../../src/values/cell.ts'
 import type { NewEntry, Place } from '../../src/timetable.ts'
 import { type MemoryHarness, openMemory } from './memory-harness.ts'
 import {

@@ -109,9 +109,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     caughtBy: 'claiming: of tasks due one after another, none is ever early and none is left behind',
     plant(sound) {
       return wrap(sound, {
-        async schedule(topic, entries, quantumMs) {
+        async schedule(topic, entries, mergeMs) {
           const earlier = entries.map((one) => ({ ...one, when: { ...one.when, ms: one.when.ms - 1 } }))
-          const answers = await sound.schedule(topic, earlier, quantumMs)
+          const answers = await sound.schedule(topic, earlier, mergeMs)
           return answers.map((one) => ({ ...one, dueMs: one.dueMs + 1 }))
         },
         async claim(at, request) {
@@ -183,13 +183,13 @@ export const plantedBugs: readonly PlantedBug[] = [
     caughtBy: 'scheduling: replace of a held task fences the claim and delivers the new body only',
     plant(sound) {
       return wrap(sound, {
-        async schedule(topic, entries, quantumMs) {
+        async schedule(topic, entries, mergeMs) {
           const old = await Promise.all(entries.map((one) => sound.get(topic, one)))
           const kept = entries.map((one, n) => {
             const live = old[n] ?? null
             return live === null || live.state === 'dead' ? one : { ...one, body: live.body }
           })
-          return sound.schedule(topic, kept, quantumMs)
+          return sound.schedule(topic, kept, mergeMs)
         },
       })
     },
@@ -199,11 +199,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     caughtBy: 'scheduling: keep leaves the body, the time, the priority and the tags',
     plant(sound) {
       return wrap(sound, {
-        schedule: (topic, entries, quantumMs) =>
+        schedule: (topic, entries, mergeMs) =>
           sound.schedule(
             topic,
             entries.map((one) => ({ ...one, onConflict: 'replace' })),
-            quantumMs,
+            mergeMs,
           ),
       })
     },
@@ -229,13 +229,13 @@ export const plantedBugs: readonly PlantedBug[] = [
         for (const { cell } of places) scheduled.delete(cell)
       }
       return wrap(sound, {
-        schedule(topic, entries, quantumMs) {
+        schedule(topic, entries, mergeMs) {
           for (const { cell } of entries) scheduled.add(cell)
-          return sound.schedule(topic, entries, quantumMs)
+          return sound.schedule(topic, entries, mergeMs)
         },
-        reschedule(topic, places, when, quantumMs) {
+        reschedule(topic, places, when, mergeMs) {
           changedBySomethingElse(places)
-          return sound.reschedule(topic, places, when, quantumMs)
+          return sound.reschedule(topic, places, when, mergeMs)
         },
         replay(topic, places) {
           changedBySomethingElse(places)
@@ -314,9 +314,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant(sound) {
       const latest = new Map<string, NewEntry>()
       return wrap(sound, {
-        async schedule(topic, entries, quantumMs) {
+        async schedule(topic, entries, mergeMs) {
           for (const one of entries) latest.set(`${topic}/${one.key}`, one)
-          return sound.schedule(topic, entries, quantumMs)
+          return sound.schedule(topic, entries, mergeMs)
         },
         async replay(topic, places) {
           const answers = await sound.replay(topic, places)
@@ -336,11 +336,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     plant(sound) {
       const swapped = { high: 'low', normal: 'normal', low: 'high' } as const
       return wrap(sound, {
-        schedule: (topic, entries, quantumMs) =>
+        schedule: (topic, entries, mergeMs) =>
           sound.schedule(
             topic,
             entries.map((one) => ({ ...one, priority: swapped[one.priority] })),
-            quantumMs,
+            mergeMs,
           ),
         async claim(at, request) {
           const claim = await sound.claim(at, request)
@@ -365,12 +365,12 @@ export const plantedBugs: readonly PlantedBug[] = [
     caughtBy: 'scheduling: rings are rounded up to the quantum, never down',
     plant: (sound) =>
       wrap(sound, {
-        async schedule(topic, entries, quantumMs) {
-          if (quantumMs === 0) return sound.schedule(topic, entries, 0)
+        async schedule(topic, entries, mergeMs) {
+          if (mergeMs === 0) return sound.schedule(topic, entries, 0)
           const nowMs = await sound.nowMs()
           const rounded = entries.map((one) => {
             const wantedMs = one.when.kind === 'at' ? one.when.ms : nowMs + one.when.ms
-            const atMs = Math.floor(wantedMs / quantumMs) * quantumMs
+            const atMs = Math.floor(wantedMs / mergeMs) * mergeMs
             return { ...one, when: { kind: 'at', ms: atMs } as const }
           })
           return sound.schedule(topic, rounded, 0)

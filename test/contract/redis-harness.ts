@@ -1,7 +1,7 @@
 import { clearTimeout, setTimeout } from 'node:timers'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Clock, systemClock } from '../../src/clock.ts'
-import { silentLogger } from '../../src/logger.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
 import type { Random } from '../../src/random.ts'
 import type { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { openRedis } from '../../src/timetables/redis/open.ts'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { CONFIG_FIELDS, DEFAULT_CONFIG, type TopicConfig } from '../../src/config.ts'
+import { CONFIG_FIELDS, DEFAULT_CONFIG, type TopicConfig } from '../../src/values/config.ts'
 import { read } from './markdown.ts'
 
 it('docs/settings.md names every setting with its true default', () => {

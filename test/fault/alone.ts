@@ -1,8 +1,8 @@
 import { systemClock } from '../../src/clock.ts'
-import { silentLogger } from '../../src/logger.ts'
-import { openStore, type StoreOptions } from '../../src/open-store.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
+import { openStore, type StoreOptions } from '../../src/api/open-store.ts'
 import { systemRandom } from '../../src/random.ts'
-import { Tocsin, type TocsinParts } from '../../src/tocsin.ts'
+import { Tocsin, type TocsinParts } from '../../src/api/tocsin.ts'
 
 class AloneTocsin extends Tocsin {
   constructor(parts: TocsinParts) {

@@ -1,6 +1,6 @@
 /** The books of a topic, read past everything that is under test but the storage itself. */
 import { systemClock } from '../../src/clock.ts'
-import { silentLogger } from '../../src/logger.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import type { Books } from '../../src/timetable.ts'
 import { openRedis } from '../../src/timetables/redis/open.ts'

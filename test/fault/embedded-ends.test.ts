@@ -44,7 +44,7 @@ test('a database of another copy of better-sqlite3 is refused', { timeout: 30_00
     'copies',
     `import { createRequire } from 'node:module'
      import { Tocsin } from ${from('dist/index.js')}
-     import { sqlite } from ${from('dist/sqlite.js')}
+     import { sqlite } from ${from('dist/entry/sqlite.js')}
      const Database = createRequire(import.meta.url)(${JSON.stringify(copy)})
      const database = new Database('./copies.db')
      const opened = await Tocsin.open({ ledger: sqlite({ database }) }).catch((error) => error.code)

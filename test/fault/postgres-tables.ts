@@ -1,5 +1,5 @@
 /** The tables of a ledger and the hints of a Redis, read past everything that is under test. */
-import { CELLS } from '../../src/cell.ts'
+import { CELLS } from '../../src/values/cell.ts'
 import { sql } from '../servers/postgres-server.ts'
 import type { RedisServer } from '../servers/redis-server.ts'
 import { ask } from '../servers/resp.ts'

@@ -99,7 +99,7 @@ describe('the timer ledger', () => {
 
 test.each([
   ['    at arm (/home/me/tocsin/src/clock.ts:1:1)', true],
-  ['    at arm (file:///home/me/tocsin/src/runtime/puller.ts:1:1)', true],
+  ['    at arm (file:///home/me/tocsin/src/consume/puller.ts:1:1)', true],
   ['    at arm (C:\\me\\tocsin\\src\\clock.ts:1:1)', true],
   ['    at arm (/home/me/tocsin/node_modules/a/index.js:1:1)\n    at f (/home/me/tocsin/src/a.ts:1:1)', true],
   ['    at arm (/home/me/tocsin/node_modules/a/src/index.js:1:1)', false],

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { describe, expect, it } from 'vitest'
-import { sqlite } from '../../src/sqlite.ts'
-import { Tocsin } from '../../src/tocsin.ts'
-import type { Topic, WriteOptions } from '../../src/topic-api.ts'
+import { sqlite } from '../../src/entry/sqlite.ts'
+import { Tocsin } from '../../src/api/tocsin.ts'
+import type { Topic, WriteOptions } from '../../src/api/topic.ts'
 import { refusal } from './helpers.ts'
 
 const SOON_MS = 50

@@ -1,7 +1,8 @@
 /** Commands of a ledger: keys that rang are claimed one by one, and their leases are their own. */
 import fc from 'fast-check'
 import type { ClaimVerdict, Ledger, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
-import type { Hint, Place } from '../../src/timetable.ts'
+import type { Place } from '../../src/timetable.ts'
+import type { Hint } from '../../src/hint-table.ts'
 import { hintOf, sameClaimed } from './looking.ts'
 import { pass, setWall, sharedCommands, times } from './shared-commands.ts'
 import { isSuspect, type TaskModel } from './task-model.ts'

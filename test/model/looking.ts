@@ -1,6 +1,7 @@
 /** What onlookers are told, of any port, is what the model has. */
 import type { Ledger } from '../../src/ledger.ts'
-import type { ClaimedTask, EntryView, Hint, Place } from '../../src/timetable.ts'
+import type { ClaimedTask, EntryView, Place } from '../../src/timetable.ts'
+import type { Hint } from '../../src/hint-table.ts'
 import { isSuspect, type Task, type TaskModel } from './task-model.ts'
 import { legal, PLACES, type Port, type Run, same, TAGS } from './world.ts'
 

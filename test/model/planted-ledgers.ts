@@ -59,12 +59,12 @@ export const ledgerBugs: readonly PlantedBug<Ledger>[] = [
     name: 'a shift starts from now',
     plant: (sound) =>
       wrapLedger(sound, {
-        reschedule: (topic, places, when, quantumMs) =>
+        reschedule: (topic, places, when, mergeMs) =>
           sound.reschedule(
             topic,
             places,
             when.kind === 'shift' ? { kind: 'delay', ms: when.ms } : when,
-            quantumMs,
+            mergeMs,
           ),
       }),
   },

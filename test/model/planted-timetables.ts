@@ -91,11 +91,11 @@ export const timetableBugs: readonly PlantedBug<Timetable>[] = [
     name: 'keep replaces',
     plant: (sound) =>
       wrap(sound, {
-        schedule: (topic, entries, quantumMs) =>
+        schedule: (topic, entries, mergeMs) =>
           sound.schedule(
             topic,
             entries.map((entry) => ({ ...entry, onConflict: 'replace' as const })),
-            quantumMs,
+            mergeMs,
           ),
       }),
   },

@@ -1,7 +1,9 @@
 /** Commands that mean the same to a timetable and to a ledger. */
 import fc from 'fast-check'
 import { PRIORITIES } from '../../src/task.ts'
-import type { Hint, NewEntry, Place, RingTime } from '../../src/timetable.ts'
+import type { NewEntry, Place } from '../../src/timetable.ts'
+import type { RingTime } from '../../src/values/ring-time.ts'
+import type { Hint } from '../../src/hint-table.ts'
 import { findAll, hintOf, learn, lookAt, sameBooks, sameCounts } from './looking.ts'
 import type { TaskModel } from './task-model.ts'
 import {
@@ -85,15 +87,15 @@ type Entry = typeof entryArb extends fc.Arbitrary<infer E> ? E : never
 async function schedule<P extends Port>(
   model: TaskModel,
   run: Run<P>,
-  [given, quantumMs]: [Entry[], number],
+  [given, mergeMs]: [Entry[], number],
 ): Promise<void> {
   const entries = given.map(({ place, kind, ms, priority, tags, onConflict }): NewEntry => {
     const when = { kind, ms: kind === 'at' ? model.nowMs + ms - 10 : ms }
     return { ...place, body: `"${run.next()}"`, when, priority, tags, onConflict }
   })
-  const answers = await run.port.schedule(run.topic, entries, quantumMs)
+  const answers = await run.port.schedule(run.topic, entries, mergeMs)
   for (const [i, entry] of entries.entries()) {
-    const expected = model.schedule(entry, quantumMs)
+    const expected = model.schedule(entry, mergeMs)
     const answer = answers[i]!
     const what = `schedule(${entry.key})`
     run.note(`schedule ${answer.outcome}${answer.inFlight ? ' in flight' : ''}`)
@@ -116,16 +118,16 @@ async function cancel<P extends Port>(model: TaskModel, run: Run<P>, places: Pla
 async function reschedule<P extends Port>(
   model: TaskModel,
   run: Run<P>,
-  [places, given, quantumMs]: [Place[], RingTime, number],
+  [places, given, mergeMs]: [Place[], RingTime, number],
 ): Promise<void> {
   const when = { ...given, ms: given.ms - 5 + (given.kind === 'at' ? model.nowMs : 0) }
   if (given.kind === 'delay') when.ms = given.ms
   if (run.world.rescues) for (const { cell } of places) loseExpired(model, cell)
-  const answers = await run.port.reschedule(run.topic, places, when, quantumMs)
+  const answers = await run.port.reschedule(run.topic, places, when, mergeMs)
   for (const [i, place] of places.entries()) {
     const answer = answers[i]!
     const what = `reschedule(${place.key})`
-    same(what, answer.outcome, model.reschedule(place, when, quantumMs))
+    same(what, answer.outcome, model.reschedule(place, when, mergeMs))
     run.note(`reschedule ${answer.outcome}`)
     const task = answer.outcome === 'rescheduled' ? model.live.get(place.key)! : null
     if (task === null) same(what, answer.dueMs, null)

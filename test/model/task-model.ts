@@ -2,10 +2,11 @@
  * What a truth does to tasks, in plain Maps: the one model for timetables and ledgers alike. Where the ports leave something
  * free (where a rescued task waits, which of equals a claim takes), it does not choose, but follows what was answered.
  */
-import { poisonText } from '../../src/rescue.ts'
+import { poisonText } from '../../src/values/rescue.ts'
 import type { ClaimVerdict, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
 import type { DeadCause, Priority, State } from '../../src/task.ts'
-import type { Books, NewEntry, Place, RingTime } from '../../src/timetable.ts'
+import type { Books, NewEntry, Place } from '../../src/timetable.ts'
+import type { RingTime } from '../../src/values/ring-time.ts'
 
 /** One claim: of all its tasks on a timetable, of one in a ledger. Its lease ends by the steady clock. */
 export interface Hold {
@@ -75,13 +76,13 @@ export class TaskModel {
   }
 
   /** `inFlight` of null: the lease is over and nobody has noticed; the ports do not say whether that is in flight. */
-  schedule(entry: NewEntry, quantumMs: number): { outcome: string; dueMs: number; inFlight: boolean | null } {
+  schedule(entry: NewEntry, mergeMs: number): { outcome: string; dueMs: number; inFlight: boolean | null } {
     const { key, cell, body, priority, tags } = entry
     const old = this.live.get(key)
     const inFlight = old === undefined || old.hold === null ? false : this.isTrusted(old) || null
     if (old !== undefined && entry.onConflict === 'keep' && !old.marked)
       return { outcome: 'kept', dueMs: old.dueMs, inFlight }
-    const dueMs = this.#ringAt(entry.when, this.nowMs, quantumMs)
+    const dueMs = this.#ringAt(entry.when, this.nowMs, mergeMs)
     if (old === undefined) this.ends.scheduled++
     const times = { dueMs, ringMs: dueMs, ringMaxMs: dueMs, createdMs: this.nowMs }
     const claim = { hold: null, begun: false, marked: false, failures: 0, lost: 0, deliveries: 0 }
@@ -98,7 +99,7 @@ export class TaskModel {
     return 'in-flight'
   }
 
-  reschedule({ key }: Place, when: RingTime, quantumMs: number): 'rescheduled' | 'in-flight' | 'not-found' {
+  reschedule({ key }: Place, when: RingTime, mergeMs: number): 'rescheduled' | 'in-flight' | 'not-found' {
     const task = this.live.get(key)
     if (task === undefined) return 'not-found'
     if (this.isTrusted(task)) return 'in-flight'
@@ -106,7 +107,7 @@ export class TaskModel {
       this.#end(task, 'cancelled')
       return 'not-found'
     }
-    const ringAt = (wasMs: number): number => this.#ringAt(when, wasMs, quantumMs)
+    const ringAt = (wasMs: number): number => this.#ringAt(when, wasMs, mergeMs)
     this.#wait(task, ringAt(task.ringMs), ringAt(task.ringMaxMs))
     Object.assign(task, { dueMs: task.ringMs, failures: 0, lost: 0 })
     return 'rescheduled'
@@ -215,9 +216,9 @@ export class TaskModel {
     return 'poison'
   }
 
-  #ringAt({ kind, ms }: RingTime, wasMs: number, quantumMs: number): number {
+  #ringAt({ kind, ms }: RingTime, wasMs: number, mergeMs: number): number {
     const wanted = ms + { at: 0, delay: this.nowMs, shift: wasMs }[kind]
-    return quantumMs === 0 ? wanted : Math.ceil(wanted / quantumMs) * quantumMs
+    return mergeMs === 0 ? wanted : Math.ceil(wanted / mergeMs) * mergeMs
   }
 
   #wait(task: Task, ringMs: number, ringMaxMs = ringMs): void {

@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { VERSION } from '../../src/version.ts'
+import { VERSION } from '../../src/values/version.ts'
 import { read, ROOT } from '../docs/markdown.ts'
 import { importsOf } from '../house/layers.ts'
 
@@ -25,8 +25,8 @@ describe('the package', () => {
     expect(paths).toContain('dist/index.js')
     expect(paths).toContain('dist/index.d.ts')
     expect(paths).toContain('dist/testing/index.js')
-    expect(paths).toContain('dist/redis.js')
-    expect(paths).toContain('dist/redis.d.ts')
+    expect(paths).toContain('dist/entry/redis.js')
+    expect(paths).toContain('dist/entry/redis.d.ts')
     expect(paths.filter((path) => /\.test\.|vitest/.test(path))).toEqual([])
   })
 

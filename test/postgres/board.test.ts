@@ -197,9 +197,9 @@ test(
       const burying = ids.map((id, n) => boards[(n + 1) % 5]!.bury(id, round - 2))
       await Promise.all([...beats, ...burying])
     }
-    const pulse = await first.board.beat(card('last'))
-    expect(pulse.heartbeats).toHaveLength(ids.length + 1)
-    for (const id of ids) expect(heartbeatOf(pulse, id).beats).toBe(rounds)
+    const reply = await first.board.beat(card('last'))
+    expect(reply.heartbeats).toHaveLength(ids.length + 1)
+    for (const id of ids) expect(heartbeatOf(reply, id).beats).toBe(rounds)
     expect(await server.logTail()).not.toContain('deadlock')
   },
 )
@@ -321,9 +321,9 @@ test('behind PgBouncer in transaction mode: all of it but the news', { timeout: 
   const ids = Array.from({ length: 12 }, (_, n) => `node-${n}`)
   for (let round = 0; round < 10; round++)
     await Promise.all(ids.map((id, n) => [one, other][n % 2]!.board.beat(card(id))))
-  const pulse = await other.board.beat(card('last'))
-  for (const id of ids) expect(heartbeatOf(pulse, id).beats).toBe(10)
-  const { revision } = pulse
+  const reply = await other.board.beat(card('last'))
+  for (const id of ids) expect(heartbeatOf(reply, id).beats).toBe(10)
+  const { revision } = reply
   await one.board.create('t', 16, 'key')
   const record = await changed(other.board, 't', 0)
   expect(await one.board.records()).toEqual([record])
@@ -348,9 +348,9 @@ test('a crash of the server takes the cards, which the next beat puts up again, 
   const { revision } = await board.beat(card('a'))
   await crashing.restart()
   // The first one may find a connection that is none any more.
-  const pulse = await board.beat(card('a')).catch(() => board.beat(card('a')))
-  expect(pulse.heartbeats.map(({ id }) => id)).toEqual(['a'])
-  expect(pulse.revision).toBe(revision)
+  const reply = await board.beat(card('a')).catch(() => board.beat(card('a')))
+  expect(reply.heartbeats.map(({ id }) => id)).toEqual(['a'])
+  expect(reply.revision).toBe(revision)
   expect(await board.records()).toEqual([record])
   expect(record).toMatchObject({ declared: { batchSize: 7 } })
   expect(await board.history('t', 1)).toHaveLength(1)

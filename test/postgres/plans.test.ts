@@ -7,7 +7,7 @@ import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { LOAD } from '../../src/ledgers/postgres/readings.ts'
 import { WRITES } from '../../src/ledgers/postgres/write-statements.ts'
-import { silentLogger } from '../../src/logger.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
@@ -97,7 +97,7 @@ test.each([1, 8])(
   async (partitions) => {
     const url = await server.createDatabase()
     const pool = new pg.Pool({ connectionString: url, max: 2 })
-    const { postgres } = await import('../../src/postgres.ts')
+    const { postgres } = await import('../../src/entry/postgres.ts')
     const toc = await Tocsin.open({ ledger: postgres({ pool, partitions }), logger: false })
     try {
       const topic = toc.topic<number>('burst')

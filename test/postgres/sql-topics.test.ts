@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import pg from 'pg'
 import { Tocsin, type Topic } from 'tocsin'
-import { cellOf } from '../../src/cell.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
 import { openAlone } from '../fault/alone.ts'
 

@@ -1,5 +1,5 @@
 /** What it costs Redis, by its own count (INFO commandstats): figures that no machine makes better or worse. */
-import { CELLS } from '../../src/cell.ts'
+import { CELLS } from '../../src/values/cell.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin, type Topic } from 'tocsin'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin } from 'tocsin'
 import { redis } from 'tocsin/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CELLS, cellOf } from '../../src/cell.ts'
+import { CELLS, cellOf } from '../../src/values/cell.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 

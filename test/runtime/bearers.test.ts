@@ -3,16 +3,17 @@
  * a timetable, or have one each.
  */
 import { describe, expect, it } from 'vitest'
-import { ALL_CELLS } from '../../src/cell.ts'
+import { ALL_CELLS } from '../../src/values/cell.ts'
 import { systemClock } from '../../src/clock.ts'
-import { settingsOf } from '../../src/config.ts'
+import { settingsOf } from '../../src/values/config.ts'
 import type { Ledger } from '../../src/ledger.ts'
-import { silentLogger } from '../../src/logger.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
 import type { ClaimToken } from '../../src/store.ts'
 import { ledgerClock } from '../../src/store/ledger-clock.ts'
 import { LedgerStore } from '../../src/store/ledger-store.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
-import type { CellAddress, HintTable, SettleOutcome } from '../../src/timetable.ts'
+import type { CellAddress, SettleOutcome } from '../../src/timetable.ts'
+import type { HintTable } from '../../src/hint-table.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import {

@@ -1,6 +1,6 @@
 /** A shared timetable goes away, comes back, or forgets: the ledger rings meanwhile, and nothing is lost or rings twice. */
 import { describe, expect, it } from 'vitest'
-import type { HintTable } from '../../src/timetable.ts'
+import type { HintTable } from '../../src/hint-table.ts'
 import { keysOf, place } from '../contract/timetable/helpers.ts'
 import { Lives, TOPIC } from './ledger-life.ts'
 import { away } from './stand-in-tables.ts'

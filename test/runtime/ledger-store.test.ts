@@ -1,7 +1,7 @@
 /** The timetable rings, the ledger decides: whatever is lost between the two, nothing is lost, early or delivered in vain. */
 import { describe, expect, it } from 'vitest'
-import type { Hint } from '../../src/timetable.ts'
-import { cellOf } from '../../src/cell.ts'
+import type { Hint } from '../../src/hint-table.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import { keysOf, place, seededFraction } from '../contract/timetable/helpers.ts'
 import { LEASE_MS, Lives, TOPIC } from './ledger-life.ts'
 

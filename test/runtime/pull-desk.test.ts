@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { TocsinError } from '../../src/errors.ts'
-import type { PullDesk, PulledTask } from '../../src/runtime/pull-desk.ts'
+import type { HttpPull, PulledTask } from '../../src/pull/http-pull.ts'
 import type { TaskStore } from '../../src/store.ts'
 import { TestTocsin } from '../../src/testing/test-tocsin.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import type { Timetable } from '../../src/timetable.ts'
-import type { TopicConfig } from '../../src/config.ts'
+import type { TopicConfig } from '../../src/values/config.ts'
 
 const LEASE_MS = 10_000
 const START_MS = Date.UTC(2026, 0, 1)
@@ -21,74 +21,74 @@ function deskOf(config: TopicConfig = {}, wrap?: (timetable: Timetable) => TaskS
   const toc = new TestTocsin(clock, 5, wrap)
   opened.push(toc)
   const topic = toc.topic('pulled', config)
-  const { desk } = toc.handle('pulled')
+  const { httpPull } = toc.handle('pulled')
   /** Answers what comes within `waitMs`, letting time pass. */
   const pull = async (waitMs = 0, limit = 100): Promise<PulledTask[]> => {
-    const pulled = desk.claim(limit, LEASE_MS, waitMs, never)
+    const pulled = httpPull.claim(limit, LEASE_MS, waitMs, never)
     await toc.advance(waitMs)
     return pulled
   }
-  return { toc, topic, desk, pull, clock }
+  return { toc, topic, httpPull, pull, clock }
 }
 
 const borne = (tasks: readonly PulledTask[]) => tasks.map(({ key, token }) => ({ key, token }))
-const end = (desk: PullDesk, tasks: readonly PulledTask[]) =>
-  desk.settle(borne(tasks).map((one) => ({ ...one, verdict: { kind: 'done' } })))
+const end = (httpPull: HttpPull, tasks: readonly PulledTask[]) =>
+  httpPull.settle(borne(tasks).map((one) => ({ ...one, verdict: { kind: 'done' } })))
 
 describe('whoever asks', () => {
   it('waits until the time is up, and is answered with nothing', async () => {
-    const { toc, desk } = deskOf()
+    const { toc, httpPull } = deskOf()
     let answer: PulledTask[] | null = null
-    void desk.claim(1, LEASE_MS, 500, never).then((tasks) => (answer = tasks))
+    void httpPull.claim(1, LEASE_MS, 500, never).then((tasks) => (answer = tasks))
     await toc.advance(499)
     expect(answer).toBeNull()
-    expect(desk.waitingCount).toBe(1)
+    expect(httpPull.waitingCount).toBe(1)
     await toc.advance(1)
     expect(answer).toEqual([])
-    expect(desk.waitingCount).toBe(0)
+    expect(httpPull.waitingCount).toBe(0)
   })
 
   it('gets a task the moment it falls due, and never before', async () => {
-    const { toc, topic, desk } = deskOf()
+    const { toc, topic, httpPull } = deskOf()
     await topic.schedule({ key: 'a', delay: 1_000, payload: 7 })
     let answer: PulledTask[] | null = null
-    void desk.claim(1, LEASE_MS, 60_000, never).then((tasks) => (answer = tasks))
+    void httpPull.claim(1, LEASE_MS, 60_000, never).then((tasks) => (answer = tasks))
     await toc.advance(999)
     expect(answer).toBeNull()
     await toc.advance(1)
     expect(answer).toMatchObject([
       { key: 'a', payload: 7, latenessMs: 0, leaseUntil: new Date(START_MS + 11_000) },
     ])
-    await end(desk, answer as unknown as PulledTask[])
+    await end(httpPull, answer as unknown as PulledTask[])
   })
 
   it('is woken by what is scheduled meanwhile', async () => {
-    const { toc, topic, desk } = deskOf()
-    const pulled = desk.claim(10, LEASE_MS, 60_000, never)
+    const { toc, topic, httpPull } = deskOf()
+    const pulled = httpPull.claim(10, LEASE_MS, 60_000, never)
     await toc.advance(5_000)
     await topic.schedule({ key: 'a', delay: 0, payload: null })
     await toc.advance(1)
     expect(await pulled).toMatchObject([{ key: 'a' }])
-    await end(desk, await pulled)
+    await end(httpPull, await pulled)
   })
 
   it('and goes away leaves its tasks to others at once', async () => {
-    const { toc, topic, desk, pull } = deskOf()
+    const { toc, topic, httpPull, pull } = deskOf()
     await topic.schedule({ key: 'a', delay: 0, payload: null })
     const gone = new AbortController()
-    const pulled = desk.claim(1, LEASE_MS, 0, gone.signal)
+    const pulled = httpPull.claim(1, LEASE_MS, 0, gone.signal)
     gone.abort()
     await toc.advance(1)
     expect(await pulled).toEqual([])
     const [task] = await pull(10)
     expect(task).toMatchObject({ key: 'a', deliveries: 1 })
-    await end(desk, [task as PulledTask])
+    await end(httpPull, [task as PulledTask])
   })
 
   it('gets no more than was asked for, first come first served', async () => {
-    const { toc, topic, desk, pull } = deskOf()
-    const first = desk.claim(2, LEASE_MS, 1_000, never)
-    const second = desk.claim(100, LEASE_MS, 1_000, never)
+    const { toc, topic, httpPull, pull } = deskOf()
+    const first = httpPull.claim(2, LEASE_MS, 1_000, never)
+    const second = httpPull.claim(100, LEASE_MS, 1_000, never)
     await topic.scheduleMany(Array.from({ length: 20 }, (_, n) => ({ key: `k${n}`, delay: 10, payload: n })))
     await toc.advance(1_000)
     const [a, b] = [await first, await second]
@@ -96,14 +96,14 @@ describe('whoever asks', () => {
     expect(b.length).toBeGreaterThan(0)
     const rest = await pull()
     expect(new Set([...a, ...b, ...rest].map(({ key }) => key)).size).toBe(a.length + b.length + rest.length)
-    await end(desk, [...a, ...b, ...rest])
+    await end(httpPull, [...a, ...b, ...rest])
   })
 })
 
 describe('the settings of the topic hold here, too', () => {
   it('late: what is found too late is dropped, or dead, and not handed out', async () => {
     for (const then of ['drop', 'dead'] as const) {
-      const { toc, topic, desk, pull } = deskOf({ late: { after: '1m', then } })
+      const { toc, topic, httpPull, pull } = deskOf({ late: { after: '1m', then } })
       const dead: string[] = []
       toc.on('dead', ({ cause }) => void dead.push(cause))
       await topic.schedule({ key: 'old', delay: 0, payload: null })
@@ -112,17 +112,17 @@ describe('the settings of the topic hold here, too', () => {
       const tasks = await pull(1_000)
       expect(tasks).toMatchObject([{ key: 'new' }])
       expect(dead).toEqual(then === 'dead' ? ['late'] : [])
-      await end(desk, tasks)
+      await end(httpPull, tasks)
     }
   })
 
   it('rate: no more in any span, however often somebody asks', async () => {
-    const { toc, topic, desk, pull } = deskOf({ rate: { limit: 5, per: '10s' } })
+    const { toc, topic, httpPull, pull } = deskOf({ rate: { limit: 5, per: '10s' } })
     await topic.scheduleMany(Array.from({ length: 12 }, (_, n) => ({ key: `k${n}`, delay: 0, payload: n })))
     const seen: number[] = []
     for (let second = 0; second < 30; second++) {
       const tasks = await pull(0)
-      await end(desk, tasks)
+      await end(httpPull, tasks)
       seen.push(tasks.length)
       await toc.advance('1s')
     }
@@ -132,12 +132,12 @@ describe('the settings of the topic hold here, too', () => {
   })
 
   it('objective: who is late is told of', async () => {
-    const { toc, topic, desk, pull } = deskOf({ objective: { p99: '1s' } })
+    const { toc, topic, httpPull, pull } = deskOf({ objective: { p99: '1s' } })
     const late: number[] = []
     toc.on('late', ({ latenessMs }) => void late.push(latenessMs))
     await topic.schedule({ key: 'a', delay: 0, payload: null })
     await toc.advance('3s')
-    await end(desk, await pull(10))
+    await end(httpPull, await pull(10))
     expect(late).toEqual([3_000])
   })
 })
@@ -160,7 +160,7 @@ describe('leases', () => {
   })
 
   it('a suspect comes alone, though whoever asks has room for others that are due', async () => {
-    const { toc, topic, desk, pull } = deskOf()
+    const { toc, topic, httpPull, pull } = deskOf()
     const keysOf = (letter: string, count: number) => Array.from({ length: count }, (_, n) => `${letter}${n}`)
     const schedule = (keys: readonly string[]) =>
       topic.scheduleMany(keys.map((key) => ({ key, delay: 0, payload: null })))
@@ -173,7 +173,7 @@ describe('leases', () => {
       const tasks = await pull(10, 8)
       answers.push(tasks.map(({ key }) => key))
       handed += tasks.length
-      await end(desk, tasks)
+      await end(httpPull, tasks)
     }
     const suspects = answers.filter((keys) => keys.some((key) => key.startsWith('s')))
     expect(suspects.map((keys) => keys.length)).toEqual(new Array(10).fill(1))
@@ -181,7 +181,7 @@ describe('leases', () => {
 
   it('what came first, and waited for a claim that took its time, is not handed out when its lease is nearly over', async () => {
     let slow = ''
-    const { toc, topic, desk, clock } = deskOf({}, (timetable) =>
+    const { toc, topic, httpPull, clock } = deskOf({}, (timetable) =>
       withClaim(timetable, async (at, request) => {
         const claim = await timetable.claim(at, request)
         if (!claim.tasks.some(({ key }) => key === slow)) return claim
@@ -193,21 +193,21 @@ describe('leases', () => {
     const keys = Array.from({ length: 20 }, (_, n) => `k${n}`)
     slow = keys[0] as string
     await topic.scheduleMany(keys.map((key) => ({ key, delay: 10, payload: null })))
-    const pulled = desk.claim(100, LEASE_MS, 1_000, never)
+    const pulled = httpPull.claim(100, LEASE_MS, 1_000, never)
     await toc.advance('7s')
     expect(await pulled).toEqual([])
     // They are for somebody else at once, as if they had not been claimed.
-    const again = desk.claim(100, LEASE_MS, 1_000, never)
+    const again = httpPull.claim(100, LEASE_MS, 1_000, never)
     await toc.advance('1s')
     const handed = await again
     expect(handed.length).toBe(keys.length)
     expect(handed.every(({ deliveries }) => deliveries === 1)).toBe(true)
-    await end(desk, handed)
+    await end(httpPull, handed)
   })
 
   it('a claim whose answer was lost is asked for again, and nothing waits for its lease', async () => {
     let failures = 0
-    const { toc, topic, desk } = deskOf({}, (timetable) =>
+    const { toc, topic, httpPull } = deskOf({}, (timetable) =>
       withClaim(timetable, async (at, request) => {
         const claim = await timetable.claim(at, request)
         if (claim.tasks.length > 0 && failures++ === 0) throw new TocsinError('timetable-unavailable', 'lost')
@@ -215,16 +215,16 @@ describe('leases', () => {
       }),
     )
     await topic.schedule({ key: 'a', delay: 0, payload: null })
-    const pulled = desk.claim(1, LEASE_MS, 5_000, never)
+    const pulled = httpPull.claim(1, LEASE_MS, 5_000, never)
     await toc.advance('1s')
     expect(await pulled).toMatchObject([{ key: 'a', deliveries: 1 }])
     expect(failures).toBe(2)
-    await end(desk, await pulled)
+    await end(httpPull, await pulled)
   })
 })
 
 it('counts what it hands out, and what becomes of it', async () => {
-  const { topic, desk, pull } = deskOf({ retry: { maxAttempts: 1 } })
+  const { topic, httpPull, pull } = deskOf({ retry: { maxAttempts: 1 } })
   await topic.scheduleMany(['a', 'b', 'c'].map((key) => ({ key, delay: 0, payload: null })))
   const tasks = await pull(10)
   expect(tasks.length).toBe(3)
@@ -233,7 +233,7 @@ it('counts what it hands out, and what becomes of it', async () => {
     { kind: 'failed', delayMs: null, error: 'no' },
     { kind: 'dead', error: 'never' },
   ] as const
-  const answers = await desk.settle(
+  const answers = await httpPull.settle(
     borne(tasks).map((one, i) => ({ ...one, verdict: verdicts[i] ?? verdicts[0] })),
   )
   expect(answers).toEqual(['settled', 'settled', 'settled'])

@@ -2,7 +2,7 @@
 import { type Task, Tocsin, TocsinError } from 'tocsin'
 import { describe, expect, it } from 'vitest'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { cellOf } from '../../src/cell.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { TestTocsin } from '../../src/testing/test-tocsin.ts'
 import type { Timetable } from '../../src/timetable.ts'

@@ -1,6 +1,6 @@
 /** What takes the place of a timetable of hints between a store and its ledger. */
 import { TocsinError } from '../../src/errors.ts'
-import type { Hint, HintTable } from '../../src/timetable.ts'
+import type { Hint, HintTable } from '../../src/hint-table.ts'
 import type { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { place } from '../contract/timetable/helpers.ts'
 import type { Lives } from './ledger-life.ts'

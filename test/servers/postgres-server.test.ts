@@ -193,7 +193,7 @@ test('no server outlives the process of its test, however that ends', { timeout:
 const endingTest = (name: string): string => `
   import { writeFileSync } from 'node:fs'
   import { test } from 'vitest'
-  import { startPostgres } from '../servers/postgres-server.ts'
+  import { startPostgres } from './postgres-server.ts'
   test('ends', async () => {
     const server = await startPostgres()
     writeFileSync('${name}.json', JSON.stringify({ pids: server.pids, folder: server.folder }))

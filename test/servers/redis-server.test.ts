@@ -239,7 +239,7 @@ test(
 const endingTest = (name: string): string => `
   import { writeFileSync } from 'node:fs'
   import { test } from 'vitest'
-  import { startRedis } from '../servers/redis-server.ts'
+  import { startRedis } from './redis-server.ts'
   test('ends', async () => {
     const redis = await startRedis()
     writeFileSync('${name}.json', JSON.stringify({ pid: redis.pid, folder: redis.folder }))

@@ -1,6 +1,6 @@
-import type { Verdict } from '../../src/runtime/verdict.ts'
-import type { PullDesk, PulledTask } from '../../src/runtime/pull-desk.ts'
-import { decodeToken } from '../../src/runtime/pull-token.ts'
+import type { Verdict } from '../../src/consume/verdict.ts'
+import type { HttpPull, PulledTask } from '../../src/pull/http-pull.ts'
+import { decodeToken } from '../../src/pull/pull-token.ts'
 import type { Chance } from './chance.ts'
 import { KILLER, takesMs, WAYS } from './handlers.ts'
 import type { AskEvent, EndEvent } from './history.ts'
@@ -86,19 +86,19 @@ export class Bearers {
   async #claim(limit: number): Promise<number | null> {
     const { world, recorder, chance, lookMs } = this.#parts
     const { name, clock } = this.#life
-    const desk = deskOf(this.#life)
-    if (desk === null) return null
+    const httpPull = deskOf(this.#life)
+    if (httpPull === null) return null
     const leaseMs = chance.pick([this.#parts.leaseMs, this.#parts.leaseMs, 2_000, 5_000])
     const waitMs = chance.pick([0, lookMs / 50, lookMs / 5, lookMs / 2])
     const pull = recorder.nextCall()
     recorder.tell({ kind: 'pull', pull, life: name, limit })
     const { signal, abort } = abortable()
     if (chance.is(0.15)) world.after(chance.between(0, Math.min(waitMs, 1_000) + 5), () => clock.reach(abort))
-    const tasks = await desk.claim(limit, leaseMs, waitMs, signal)
+    const tasks = await httpPull.claim(limit, leaseMs, waitMs, signal)
     recorder.tell({ kind: 'pulled', pull, count: tasks.length, isGone: signal.aborted })
     // The connection broke just when it was answered: whoever asked has not got them.
     if (tasks.length > 0 && chance.is(0.03)) {
-      await desk.giveBack(tasks)
+      await httpPull.giveBack(tasks)
       return tasks.length
     }
     const answer: Answer = { count: tasks.length, leaseMs, asking: [], isDead: false }
@@ -216,14 +216,14 @@ export class Bearers {
     const settlements = all.filter((one) => !isExtension(one))
     const extensions = all.filter(isExtension)
     life.clock.reach(() => {
-      const desk = deskOf(life)
-      if (desk === null) return
+      const httpPull = deskOf(life)
+      if (httpPull === null) return
       const { leaseMs } = this.#parts
       if (settlements.length > 0)
         void this.#say(life, settlements, (borne) =>
-          desk.settle(borne.map((one, i) => ({ ...one, verdict: settlements[i]?.verdict as Verdict }))),
+          httpPull.settle(borne.map((one, i) => ({ ...one, verdict: settlements[i]?.verdict as Verdict }))),
         )
-      if (extensions.length > 0) void this.#say(life, extensions, (borne) => desk.extend(borne, leaseMs))
+      if (extensions.length > 0) void this.#say(life, extensions, (borne) => httpPull.extend(borne, leaseMs))
     })
   }
 
@@ -253,9 +253,9 @@ export class Bearers {
 }
 
 /** Null: it is being closed. */
-function deskOf({ toc }: Life): PullDesk | null {
+function deskOf({ toc }: Life): HttpPull | null {
   try {
-    return toc.handle(TOPIC).desk
+    return toc.handle(TOPIC).httpPull
   } catch {
     return null
   }

@@ -1,6 +1,6 @@
-import { cellOf } from '../../src/cell.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import { TocsinError } from '../../src/errors.ts'
-import type { Tx } from '../../src/tx.ts'
+import type { Tx } from '../../src/values/tx.ts'
 import type { NewTask, Scheduled } from '../../src/task.ts'
 import type { Chance } from './chance.ts'
 import { KILLER } from './handlers.ts'

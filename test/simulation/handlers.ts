@@ -1,5 +1,5 @@
 import type { Outcome, Task } from '../../src/task.ts'
-import type { Tx } from '../../src/tx.ts'
+import type { Tx } from '../../src/values/tx.ts'
 import type { Chance } from './chance.ts'
 import type { Life } from './node.ts'
 import type { Payload, Recorder } from './recorder.ts'

@@ -78,7 +78,7 @@ export const LEDGER_METHODS: Methods = {
   forget: 'repeatable',
   recount: 'repeatable',
   nowMs: 'repeatable',
-  news: 'repeatable',
+  committedWrites: 'repeatable',
   get: 'repeatable',
   list: 'repeatable',
   find: 'repeatable',

@@ -1,4 +1,4 @@
-import type { ConfigView, LiveConfig } from '../../src/config.ts'
+import type { ConfigView, LiveConfig } from '../../src/values/config.ts'
 import { TocsinError } from '../../src/errors.ts'
 import type { Chance } from './chance.ts'
 import type { ConfiguredEvent, ConfigureEvent } from './history.ts'

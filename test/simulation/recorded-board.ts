@@ -1,5 +1,5 @@
 import type { Board, TopicRecord } from '../../src/board.ts'
-import { durationMs } from '../../src/duration.ts'
+import { durationMs } from '../../src/values/duration.ts'
 import type { Content } from './history.ts'
 import type { Recorder } from './recorder.ts'
 import { overlaid } from './recorded-timetable.ts'
@@ -65,8 +65,8 @@ export function recordedBoard(board: Board, witness: BoardWitness): Board {
   }
   return overlaid<Board>(board, {
     beat: async (card) => {
-      const pulse = await board.beat(card)
-      const beats = pulse.heartbeats.find(({ id }) => id === card.id)?.beats ?? 0
+      const reply = await board.beat(card)
+      const beats = reply.heartbeats.find(({ id }) => id === card.id)?.beats ?? 0
       const beating = beatings.get(card.id) ?? { life, beats, atMs: [] }
       beating.beats = beats
       remember(beating.atMs)
@@ -74,7 +74,7 @@ export function recordedBoard(board: Board, witness: BoardWitness): Board {
       const own = looks.get(life) ?? []
       remember(own)
       looks.set(life, own)
-      return pulse
+      return reply
     },
     leave: async (id) => {
       await board.leave(id)

@@ -66,9 +66,9 @@ export function recordedLedger(
   }
 
   const recorded: Partial<Ledger> = {
-    schedule: async (topic, entries, quantumMs) => {
+    schedule: async (topic, entries, mergeMs) => {
       const nowMs = ledger.clockMs()
-      const answers = await ledger.schedule(topic, entries, quantumMs)
+      const answers = await ledger.schedule(topic, entries, mergeMs)
       scheduled(entries, answers, nowMs).forEach(wrote)
       return answers
     },
@@ -77,8 +77,8 @@ export function recordedLedger(
       cancelled(places, answers).forEach(wrote)
       return answers
     },
-    reschedule: async (topic, places, when, quantumMs) => {
-      const answers = await ledger.reschedule(topic, places, when, quantumMs)
+    reschedule: async (topic, places, when, mergeMs) => {
+      const answers = await ledger.reschedule(topic, places, when, mergeMs)
       moved(places, answers).forEach(wrote)
       return answers
     },
@@ -167,9 +167,9 @@ export function recordedLedger(
     }
     return {
       ...transaction,
-      schedule: async (topic, entries, quantumMs) => {
+      schedule: async (topic, entries, mergeMs) => {
         const nowMs = ledger.clockMs()
-        const answers = await transaction.schedule(topic, entries, quantumMs)
+        const answers = await transaction.schedule(topic, entries, mergeMs)
         later(scheduled(entries, answers, nowMs))
         return answers
       },
@@ -178,8 +178,8 @@ export function recordedLedger(
         later(cancelled(places, answers))
         return answers
       },
-      reschedule: async (topic, places, when, quantumMs) => {
-        const answers = await transaction.reschedule(topic, places, when, quantumMs)
+      reschedule: async (topic, places, when, mergeMs) => {
+        const answers = await transaction.reschedule(topic, places, when, mergeMs)
         later(moved(places, answers))
         return answers
       },
@@ -188,8 +188,8 @@ export function recordedLedger(
         later(cancelled(swept.places, swept.answers))
         return swept
       },
-      rescheduleBy: async (topic, cells, what, when, quantumMs) => {
-        const swept = await transaction.rescheduleBy(topic, cells, what, when, quantumMs)
+      rescheduleBy: async (topic, cells, what, when, mergeMs) => {
+        const swept = await transaction.rescheduleBy(topic, cells, what, when, mergeMs)
         later(moved(swept.places, swept.answers))
         return swept
       },

@@ -26,9 +26,9 @@ export interface Witness {
 export function recordedTimetable(table: Timetable, { recorder, world, holdings, life }: Witness): Timetable {
   const tell = (told: Told) => recorder.tell(told)
   const recorded: Partial<Timetable> = {
-    schedule: async (topic, entries, quantumMs) => {
+    schedule: async (topic, entries, mergeMs) => {
       const nowMs = await table.nowMs()
-      const answers = await table.schedule(topic, entries, quantumMs)
+      const answers = await table.schedule(topic, entries, mergeMs)
       for (const [i, answer] of answers.entries()) {
         const entry = entries[i] as NewEntry
         if (answer.outcome !== 'kept') holdings.freed(entry.key)
@@ -45,8 +45,8 @@ export function recordedTimetable(table: Timetable, { recorder, world, holdings,
       })
       return answers
     },
-    reschedule: async (topic, places, when, quantumMs) => {
-      const answers = await table.reschedule(topic, places, when, quantumMs)
+    reschedule: async (topic, places, when, mergeMs) => {
+      const answers = await table.reschedule(topic, places, when, mergeMs)
       answers.forEach(({ outcome, dueMs }, i) => {
         const { key } = places[i] as Place
         if (outcome !== 'in-flight') holdings.freed(key)

@@ -1,9 +1,9 @@
 import Database from 'better-sqlite3'
 import type { Board } from '../../src/board.ts'
 import type { Clock } from '../../src/clock.ts'
-import { MemoryBoard } from '../../src/cluster/memory-board.ts'
+import { MemoryBoard } from '../../src/boards/memory-board.ts'
 import { TocsinError } from '../../src/errors.ts'
-import type { RecordClock } from '../../src/record-clock.ts'
+import type { RecordClock } from '../../src/lib/record-clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { Committer } from '../../src/ledgers/sqlite/committer.ts'
 import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
@@ -11,8 +11,9 @@ import { beginSession } from '../../src/ledgers/sqlite/open.ts'
 import { Readings } from '../../src/ledgers/sqlite/readings.ts'
 import { Transactions } from '../../src/ledgers/sqlite/transactions.ts'
 import { Transitions } from '../../src/ledgers/sqlite/transitions.ts'
-import type { HintTable, Timetable, Watcher } from '../../src/timetable.ts'
-import type { Tx } from '../../src/tx.ts'
+import type { Timetable, Watcher } from '../../src/timetable.ts'
+import type { HintTable } from '../../src/hint-table.ts'
+import type { Tx } from '../../src/values/tx.ts'
 import type { Chance } from './chance.ts'
 import { Holdings } from './holdings.ts'
 import type { Link } from './link.ts'
@@ -178,9 +179,9 @@ export class Servers {
   boardFor(client: Client, server: 'timetable' | 'ledger'): Board {
     const link = server === 'ledger' ? client.ledgerLink : client.tableLink
     return remote<Board>(this.#recordedBoard(this.board, client), link, BOARD_METHODS, {
-      listen: (onNews) => {
-        const unlisten = this.board.listen(() => link.tell(onNews))
-        client.onReturn(server, onNews)
+      listen: (onChange) => {
+        const unlisten = this.board.listen(() => link.tell(onChange))
+        client.onReturn(server, onChange)
         client.onDeath(unlisten)
         return unlisten
       },

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import type { ClaimVerdict, Ledger, LedgerSettlement } from '../../src/ledger.ts'
 import type { Place } from '../../src/timetable.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
-import type { WriteOptions } from '../../src/topic-api.ts'
+import type { WriteOptions } from '../../src/api/topic.ts'
 import {
   DEAD,
   DONE,
@@ -191,7 +191,7 @@ describe("a caller's transaction", () => {
       undo()
       expect(tx.isOpen).toBe(false)
       expect(await seen()).toEqual(before)
-      expect(await one.news(TOPIC)).toEqual([])
+      expect(await one.committedWrites(TOPIC)).toEqual([])
     }
   })
 
@@ -299,24 +299,28 @@ describe("a caller's transaction", () => {
   })
 })
 
-describe('news', () => {
+describe('committed writes', () => {
   test('what transactions wrote is told when they commit, each place to one who asks', async () => {
     await put(one, 'own', 'gone')
     const tx = server.begin()
     await put(one.within(tx), 'a', 'b')
     await one.within(tx).cancel(TOPIC, places(['gone']))
-    expect(await other.news(TOPIC)).toEqual([])
+    expect(await other.committedWrites(TOPIC)).toEqual([])
     tx.commit()
-    expect(await other.news(TOPIC)).toEqual(places(['a', 'b', 'gone']))
-    expect(await one.news(TOPIC)).toEqual([])
-    expect(await one.news('unknown')).toEqual([])
+    expect(await other.committedWrites(TOPIC)).toEqual(places(['a', 'b', 'gone']))
+    expect(await one.committedWrites(TOPIC)).toEqual([])
+    expect(await one.committedWrites('unknown')).toEqual([])
   })
 
   test('at most 1,000 a call', async () => {
     const tx = server.begin()
     await put(one.within(tx), ...Array.from({ length: 2_500 }, (_, n) => `k${n}`))
     tx.commit()
-    const told = [await one.news(TOPIC), await other.news(TOPIC), await one.news(TOPIC)]
+    const told = [
+      await one.committedWrites(TOPIC),
+      await other.committedWrites(TOPIC),
+      await one.committedWrites(TOPIC),
+    ]
     expect(told.map(({ length }) => length)).toEqual([1_000, 1_000, 500])
     expect(new Set(told.flat().map(({ key }) => key)).size).toBe(2_500)
   })
@@ -383,7 +387,7 @@ describe("a handler's transaction", () => {
     }, NEVER)
     expect(isCommitted).toBe(true)
     expect(await other.books(TOPIC)).toMatchObject({ scheduled: 2, done: 1, pending: 1, claimed: 0 })
-    expect(await other.news(TOPIC)).toEqual(places(['next']))
+    expect(await other.committedWrites(TOPIC)).toEqual(places(['next']))
     expect(server.lockCount).toBe(0)
     await expectBalance()
   })
@@ -503,7 +507,7 @@ describe('by chance', () => {
         () => holder?.session.extend(TOPIC, places([key]), holder.stamp, 200),
         () => ledger.replay(TOPIC, places([key])),
         () => ledger.purge(TOPIC, places([key])),
-        () => ledger.news(TOPIC),
+        () => ledger.committedWrites(TOPIC),
         () => ledger.load(TOPIC, null, clock.now(), 5),
         () => pass(oneOf([1, 50, 200])),
         () => open.length < 3 && open.push(server.begin()),

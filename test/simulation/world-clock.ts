@@ -1,4 +1,4 @@
-import { Heap, type HeapMember } from '../../src/heap.ts'
+import { Heap, type HeapMember } from '../../src/lib/heap.ts'
 
 class Moment implements HeapMember {
   readonly key: string

@@ -1,5 +1,5 @@
 import type { Board } from '../../src/board.ts'
-import { cellOf } from '../../src/cell.ts'
+import { cellOf } from '../../src/values/cell.ts'
 import type { TopicAudit } from '../../src/store.ts'
 import { Bearers } from './bearers.ts'
 import { Calamities } from './calamities.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineTopic, type TopicDefinition } from '../../src/topic.ts'
+import { defineTopic, type TopicDefinition } from '../../src/api/topic-definition.ts'
 import type { Equal, Expect, IsAny } from './equal.ts'
 
 type In<D> = D extends TopicDefinition<infer I, infer _> ? I : 'no topic'

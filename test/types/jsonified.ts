@@ -1,4 +1,4 @@
-import type { Jsonified } from '../../src/json.ts'
+import type { Jsonified } from '../../src/values/json.ts'
 import type { Equal, Expect, IsAny } from './equal.ts'
 
 type Brand = string & { readonly __brand: 'OrderId' }

@@ -1,6 +1,6 @@
 /** What board.ts says to PostgreSQL. */
 import { CHANGES_KEPT } from '../../board.ts'
-import type { SlotBy } from '../../cell.ts'
+import type { SlotBy } from '../../values/cell.ts'
 import { BOARD_NEWS, CHANNEL } from './listener.ts'
 
 const RECORD = 'topic, version, slots, slot_by, declared, live, is_paused'

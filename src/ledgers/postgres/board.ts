@@ -1,20 +1,20 @@
 import type {
   Board,
-  Card,
+  NodeCard,
   ChangeAnswer,
   Heartbeat,
   PastChange,
-  Pulse,
+  BeatReply,
   RecordChange,
   TopicRecord,
 } from '../../board.ts'
-import type { SlotBy } from '../../cell.ts'
-import type { TopicConfig } from '../../config.ts'
-import { byCreation, type TokenRecord } from '../../token.ts'
+import type { SlotBy } from '../../values/cell.ts'
+import type { TopicConfig } from '../../values/config.ts'
+import { byCreation, type TokenRecord } from '../../values/access-token.ts'
 import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
-import { translated } from './trouble.ts'
+import { translated } from './driver-errors.ts'
 
 /**
  * The board of many processes, in the ledger's database. Each call is one statement, and a transaction of its own, so
@@ -31,7 +31,7 @@ export class PostgresBoard implements Board {
     this.#listener = listener
   }
 
-  async beat(card: Card): Promise<Pulse> {
+  async beat(card: NodeCard): Promise<BeatReply> {
     const values = [card.id, card.edition, JSON.stringify(card)]
     const rows = (await this.#ask('beat', BOARD.beat, values)) as BeatRow[]
     const heartbeats = rows.map(([id, beats, edition, ageMs]): Heartbeat => ({ id, beats, edition, ageMs }))
@@ -40,9 +40,9 @@ export class PostgresBoard implements Board {
     return { heartbeats, revision, nowMs }
   }
 
-  async cards(): Promise<Card[]> {
+  async cards(): Promise<NodeCard[]> {
     const rows = await this.#ask('cards', BOARD.cards)
-    return (rows as [string][]).map(([card]) => JSON.parse(card) as Card)
+    return (rows as [string][]).map(([card]) => JSON.parse(card) as NodeCard)
   }
 
   async leave(id: string): Promise<void> {
@@ -107,8 +107,8 @@ export class PostgresBoard implements Board {
     return (await this.#ask('token', BOARD.dropToken, [id])).length > 0
   }
 
-  listen(onNews: () => void): () => void {
-    const unlisten = this.#listener.listenToBoard(onNews)
+  listen(onChange: () => void): () => void {
+    const unlisten = this.#listener.listenToBoard(onChange)
     const end = () => {
       this.#ends.delete(end)
       unlisten()

@@ -1,9 +1,9 @@
 import type { Pool, PoolClient } from 'pg'
 import { type Clock, withDeadline } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
-import { RecordClock } from '../../record-clock.ts'
+import { RecordClock } from '../../lib/record-clock.ts'
 import { asStep } from './prepared-steps.ts'
-import { isLocked, isUndone, translated } from './trouble.ts'
+import { isLocked, isUndone, translated } from './driver-errors.ts'
 import type { Speaker } from './writes.ts'
 
 /** A statement that was undone because two waited for each other is tried again so often. */

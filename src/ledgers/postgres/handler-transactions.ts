@@ -2,11 +2,11 @@ import type { Pool, PoolClient } from 'pg'
 import { type Clock, withDeadline } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
 import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
-import { badTx, type Tx } from '../../tx.ts'
+import { badTx, type Tx } from '../../values/tx.ts'
 import { numberArray, placeArrays } from './arrays.ts'
 import type { Database } from './database.ts'
 import { XID } from './transactions.ts'
-import { isPassing, isRefusal, isSpoiled, translated } from './trouble.ts'
+import { isPassing, isRefusal, isSpoiled, translated } from './driver-errors.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
 /** Outcomes wait so long for somebody else's lock; then all is undone, and tried again later. */

@@ -22,15 +22,14 @@ import type {
   CellAddress,
   Counts,
   EntryView,
-  Frontier,
-  Hint,
   ListQuery,
   NewEntry,
   Place,
-  RingTime,
   Selection,
 } from '../../timetable.ts'
-import { Failure, Later, type RunKind, type Runs } from '../../runs.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Frontier, Hint } from '../../hint-table.ts'
+import { Failure, Later, type BatchKind, type Batcher } from '../../lib/batcher.ts'
 import { COUNTERS } from '../rows.ts'
 import { PostgresBoard } from './board.ts'
 import type { Database } from './database.ts'
@@ -39,7 +38,7 @@ import type { Listener } from './listener.ts'
 import { Readings } from './readings.ts'
 import type { Transactions } from './transactions.ts'
 import type { Topics } from './topics.ts'
-import { isLocked, translated } from './trouble.ts'
+import { isLocked, translated } from './driver-errors.ts'
 import { WRITES } from './write-statements.ts'
 import type { ClaimItem, ExtendItem, Speaker, TopicName, Writes } from './writes.ts'
 
@@ -47,7 +46,7 @@ export interface PostgresParts {
   readonly id: string
   readonly database: Database
   readonly writes: Writes
-  readonly runs: Runs
+  readonly batcher: Batcher
   readonly transactions: Transactions
   readonly handlers: HandlerTransactions
   readonly listener: Listener
@@ -87,7 +86,7 @@ export class PostgresLedger implements Ledger {
   readonly #parts: PostgresParts
   readonly #readings: Readings
   #isAsking = false
-  readonly #kinds = new Map<string, readonly RunKind<never, unknown>[]>()
+  readonly #kinds = new Map<string, readonly BatchKind<never, unknown>[]>()
 
   constructor(parts: PostgresParts) {
     this.#parts = parts
@@ -97,12 +96,12 @@ export class PostgresLedger implements Ledger {
     this.#readings = new Readings((text, values) => database.ask('read', text, values))
   }
 
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
     const { writes } = this.#parts
     return this.#batched<NewEntry, LedgerScheduled>(
-      { topic, name: `schedule/${quantumMs}`, way: 'write', isRepeatable: false },
+      { topic, name: `schedule/${mergeMs}`, way: 'write', isRepeatable: false },
       entries,
-      (speaker, of, items) => writes.schedule(speaker, of, items, quantumMs),
+      (speaker, of, items) => writes.schedule(speaker, of, items, mergeMs),
     )
   }
 
@@ -119,20 +118,20 @@ export class PostgresLedger implements Ledger {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerRescheduled>(
       // By the millisecond it has a name of its own every time.
       {
         topic,
-        name: `reschedule/${when.kind}/${when.ms}/${quantumMs}`,
+        name: `reschedule/${when.kind}/${when.ms}/${mergeMs}`,
         isPassing: true,
         way: 'write',
         isRepeatable: false,
       },
       places,
-      (speaker, of, items) => writes.reschedule(speaker, of, items, when, quantumMs),
+      (speaker, of, items) => writes.reschedule(speaker, of, items, when, mergeMs),
     )
   }
 
@@ -319,7 +318,7 @@ export class PostgresLedger implements Ledger {
     this.#isAsking = false
   }
 
-  async news(topic: string): Promise<Place[]> {
+  async committedWrites(topic: string): Promise<Place[]> {
     const rows = await this.#parts.database.ask('news', NEWS, [await this.#seen(topic)])
     return (rows as [number, string][]).map(([cell, key]) => ({ cell, key }))
   }
@@ -416,20 +415,20 @@ export class PostgresLedger implements Ledger {
 
   #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
     const kinds = this.#kindsOf(of, work)
-    return this.#parts.runs.add(items, ({ cell }) => kinds[cell & (LANES - 1)] as RunKind<I, A>)
+    return this.#parts.batcher.add(items, ({ cell }) => kinds[cell & (LANES - 1)] as BatchKind<I, A>)
   }
 
-  #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly RunKind<I, A>[] {
+  #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly BatchKind<I, A>[] {
     const name = `${of.topic}/${of.name}`
     const known = this.#kinds.get(name)
-    if (known !== undefined) return known as unknown as readonly RunKind<I, A>[]
-    const { runs } = this.#parts
+    if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
+    const { batcher } = this.#parts
     const lanes = Array.from({ length: LANES }, (_, lane) => `${of.topic}/${of.way}/${lane}`)
-    const kinds = runs.kindsOf<I, A>(lanes, of.name, async (_, items, deadlineMs) => {
+    const kinds = batcher.kindsOf<I, A>(lanes, of.name, async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
       return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
     })
-    if (of.isPassing !== true) this.#kinds.set(name, kinds as readonly RunKind<never, unknown>[])
+    if (of.isPassing !== true) this.#kinds.set(name, kinds as readonly BatchKind<never, unknown>[])
     return kinds
   }
 

@@ -1,6 +1,6 @@
 import type { Pool, PoolClient } from 'pg'
 import { type Clock, sleep, withDeadline } from '../../clock.ts'
-import type { Logger } from '../../logger.ts'
+import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 
 /** All ledgers of a database speak on one channel: what is said is a topic's name, or begins with '?'. */
@@ -29,7 +29,7 @@ export class Listener {
   readonly #logger: Logger
   readonly #callTimeoutMs: number
   readonly #listeners = new Set<(topic: string | null) => void>()
-  readonly #boardListeners = new Set<{ readonly onNews: () => void }>()
+  readonly #boardListeners = new Set<{ readonly onChange: () => void }>()
   readonly #stop = new AbortController()
   #running: Promise<void> | null = null
 
@@ -48,9 +48,9 @@ export class Listener {
   }
 
   /** The same for news of the board, on the same connection. */
-  listenToBoard(onNews: () => void): () => void {
+  listenToBoard(onChange: () => void): () => void {
     // An object for each: the same function may listen twice, and end once.
-    const listener = { onNews }
+    const listener = { onChange }
     this.#boardListeners.add(listener)
     this.#running ??= this.#run()
     return () => this.#boardListeners.delete(listener)
@@ -148,6 +148,6 @@ export class Listener {
   }
 
   #tellOfBoard(): void {
-    for (const { onNews } of this.#boardListeners) onNews()
+    for (const { onChange } of this.#boardListeners) onChange()
   }
 }

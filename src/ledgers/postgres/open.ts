@@ -1,9 +1,9 @@
 import type { Pool, PoolClient, types as Types } from 'pg'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
-import type { Logger } from '../../logger.ts'
+import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
-import { Runs } from '../../runs.ts'
+import { Batcher } from '../../lib/batcher.ts'
 import { Database, type TypeParsers } from './database.ts'
 import { PostgresLedger } from './ledger.ts'
 import { HandlerTransactions } from './handler-transactions.ts'
@@ -71,7 +71,7 @@ export async function openPostgres(
       )
     const writes = new Writes(session)
     const topics = new Topics(database)
-    const runs = new Runs(clock, callTimeoutMs)
+    const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
     const transactions = new Transactions(database, writes, facts.id, (name) => topics.placed(name))
     // Of a pool that is somebody else's, half is left for what must not wait for handlers.
@@ -88,7 +88,7 @@ export async function openPostgres(
       id: facts.id,
       database,
       writes,
-      runs,
+      batcher,
       transactions,
       handlers,
       listener,
@@ -96,7 +96,7 @@ export async function openPostgres(
       clock,
       close: async () => {
         // What was called before is written; its deadlines bound the wait.
-        await runs.drained()
+        await batcher.drained()
         await listener.close()
         await release()
       },

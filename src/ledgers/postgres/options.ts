@@ -1,7 +1,7 @@
 /** What a user may say about a PostgreSQL ledger. */
-import { CELLS } from '../../cell.ts'
+import { CELLS } from '../../values/cell.ts'
 import { describeValue, TocsinError } from '../../errors.ts'
-import { badOption, checkOptions, wholeNumber } from '../../options.ts'
+import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
 /** All that we ask of a pool of the package pg; so that nobody needs its types to use ours. */
 export interface PostgresPool {

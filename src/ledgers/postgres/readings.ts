@@ -1,18 +1,9 @@
 /** What onlookers and loaders see. Nothing here changes anything. */
 import type { Loaded, Recount } from '../../ledger.ts'
-import { LAST_INSTANT_MS } from '../../instant.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { State } from '../../task.ts'
-import type {
-  Books,
-  CellAddress,
-  Counts,
-  EntryView,
-  Frontier,
-  Hint,
-  ListQuery,
-  Place,
-  Selection,
-} from '../../timetable.ts'
+import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
+import type { Frontier, Hint } from '../../hint-table.ts'
 import { DEAD, ENDED_STATES, endedView, liveView, type SeenEndedRow, type SeenLiveRow } from '../rows.ts'
 import { placeArrays } from './arrays.ts'
 import { type HintRow, hintOfRow } from './rows.ts'

@@ -1,5 +1,5 @@
 /** Rows as PostgreSQL tells them. */
-import type { Hint } from '../../timetable.ts'
+import type { Hint } from '../../hint-table.ts'
 import { hintOf } from '../rows.ts'
 
 /** What is read to make a hint. The lease is null when nobody holds it. */

@@ -9,12 +9,12 @@
  *
  * Plain ASCII: the database may have another encoding than UTF-8.
  */
-import { CELLS } from '../../cell.ts'
-import { CRC32_TABLE } from '../../crc32.ts'
-import { LONGEST_DURATION_MS } from '../../duration.ts'
-import { LAST_INSTANT_MS } from '../../instant.ts'
-import { KEY_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TOPIC_NAME } from '../../key.ts'
-import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../payload.ts'
+import { CELLS } from '../../values/cell.ts'
+import { CRC32_TABLE } from '../../lib/crc32.ts'
+import { LONGEST_DURATION_MS } from '../../values/duration.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
+import { KEY_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TOPIC_NAME } from '../../values/key.ts'
+import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../values/payload.ts'
 import { PRIORITIES } from '../../task.ts'
 import { priorityNumber } from '../rows.ts'
 import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'

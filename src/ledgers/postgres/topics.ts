@@ -1,4 +1,4 @@
-import type { SlotBy } from '../../cell.ts'
+import type { SlotBy } from '../../values/cell.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Placing } from '../../ledger.ts'
 import type { Database } from './database.ts'

@@ -1,10 +1,11 @@
 import type { LedgerTransaction } from '../../ledger.ts'
-import type { CellAddress, Place, RingTime, Selection } from '../../timetable.ts'
+import type { CellAddress, Place, Selection } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
 import type { Database } from './database.ts'
 import { placeArrays } from './arrays.ts'
 import { Readings } from './readings.ts'
-import { badTx } from '../../tx.ts'
-import { isSpoiled, overTx, translated } from './trouble.ts'
+import { badTx } from '../../values/tx.ts'
+import { isSpoiled, overTx, translated } from './driver-errors.ts'
 import { IN_TRANSACTION } from './write-statements.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
@@ -115,32 +116,30 @@ export class Transactions {
       topic: TopicName,
       places: readonly Place[],
       when: RingTime,
-      quantumMs: number,
+      mergeMs: number,
     ) => {
       await told(speaker, topic, places)
-      const answers = await inPieces(places, (some) =>
-        writes.reschedule(speaker, topic, some, when, quantumMs),
-      )
+      const answers = await inPieces(places, (some) => writes.reschedule(speaker, topic, some, when, mergeMs))
       return sure(speaker, answers)
     }
     return {
-      schedule: (name, entries, quantumMs) =>
+      schedule: (name, entries, mergeMs) =>
         write(name, async (speaker, topic) => {
           await told(speaker, topic, entries)
-          return inPieces(entries, (some) => writes.schedule(speaker, topic, some, quantumMs))
+          return inPieces(entries, (some) => writes.schedule(speaker, topic, some, mergeMs))
         }),
       cancel: (name, places) => write(name, (speaker, topic) => cancel(speaker, topic, places)),
-      reschedule: (name, places, when, quantumMs) =>
-        write(name, (speaker, topic) => reschedule(speaker, topic, places, when, quantumMs)),
+      reschedule: (name, places, when, mergeMs) =>
+        write(name, (speaker, topic) => reschedule(speaker, topic, places, when, mergeMs)),
       cancelBy: (name, cells, what) =>
         write(name, async (speaker, topic) => {
           const places = await found(topic, cells, what)
           return { places, answers: await cancel(speaker, topic, places) }
         }),
-      rescheduleBy: (name, cells, what, when, quantumMs) =>
+      rescheduleBy: (name, cells, what, when, mergeMs) =>
         write(name, async (speaker, topic) => {
           const places = await found(topic, cells, what)
-          return { places, answers: await reschedule(speaker, topic, places, when, quantumMs) }
+          return { places, answers: await reschedule(speaker, topic, places, when, mergeMs) }
         }),
     }
   }

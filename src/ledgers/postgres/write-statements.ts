@@ -8,8 +8,8 @@
  * not wait for the answer may have ended it before the statement comes, and begun another. What may be said in a caller's
  * transaction answers in columns that every driver reads alike: texts, booleans, and numbers that are no bigint.
  */
-import { LAST_INSTANT_MS } from '../../instant.ts'
-import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../rescue.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
+import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../values/rescue.ts'
 import { ALONE, CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../rows.ts'
 
 /** Terms that begin with this name a transaction. */

@@ -9,12 +9,14 @@ import type {
   LedgerSettled,
   LedgerSettlement,
 } from '../../ledger.ts'
-import { poisonText } from '../../rescue.ts'
-import { ringMsAt } from '../../ring-time.ts'
-import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
+import { poisonText } from '../../values/rescue.ts'
+import { ringMsAt } from '../../values/ring-time.ts'
+import type { CancelAnswer, NewEntry, Place } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Hint } from '../../hint-table.ts'
 import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
-import { overTx } from './trouble.ts'
+import { overTx } from './driver-errors.ts'
 import { IN_TRANSACTION, SEPARATOR, WRITES } from './write-statements.ts'
 
 /** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
@@ -74,21 +76,21 @@ export class Writes {
     speaker: Speaker,
     topic: TopicName,
     entries: readonly NewEntry[],
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerScheduled[]> {
     const keep = entries.filter(({ onConflict }) => onConflict === 'keep')
-    if (keep.length === 0) return this.#scheduleReplacing(speaker, topic, entries, quantumMs)
+    if (keep.length === 0) return this.#scheduleReplacing(speaker, topic, entries, mergeMs)
     const answers = new Map<string, LedgerScheduled>()
     const replace = entries.filter(({ onConflict }) => onConflict !== 'keep')
     if (replace.length > 0)
-      for (const [i, answer] of (await this.#scheduleReplacing(speaker, topic, replace, quantumMs)).entries())
+      for (const [i, answer] of (await this.#scheduleReplacing(speaker, topic, replace, mergeMs)).entries())
         answers.set(replace[i]?.key ?? '', answer)
     let left = keep
     for (let tries = 0; left.length > 0; tries++) {
       if (tries === KEEP_TRIES)
         throw new TocsinError('ledger-unavailable', 'keys come and go faster than they can be looked at')
       // What was there, and gone when it was looked at, is free now.
-      left = await this.#scheduleKeeping(speaker, topic, left, quantumMs, answers)
+      left = await this.#scheduleKeeping(speaker, topic, left, mergeMs, answers)
     }
     return entries.map(({ key }) => answers.get(key) as LedgerScheduled)
   }
@@ -97,15 +99,15 @@ export class Writes {
     speaker: Speaker,
     topic: TopicName,
     entries: readonly NewEntry[],
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerScheduled[]> {
-    const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, quantumMs))
+    const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, mergeMs))
     if (row === undefined) throw overTx()
     const [nowMs, superseded] = row as [number, string | null]
     if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
     else if (this.#noHopeFor > 0) this.#noHopeFor--
     const how = new Map(listIn<[string, number]>(superseded))
-    return entries.map((entry) => written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
+    return entries.map((entry) => written(entry, nowMs, mergeMs, how.get(entry.key) ?? 0))
   }
 
   /** Puts answers in, and returns what has to be tried again. */
@@ -113,10 +115,10 @@ export class Writes {
     speaker: Speaker,
     topic: TopicName,
     entries: readonly NewEntry[],
-    quantumMs: number,
+    mergeMs: number,
     answers: Map<string, LedgerScheduled>,
   ): Promise<NewEntry[]> {
-    const values = this.#entries(speaker, topic, entries, quantumMs)
+    const values = this.#entries(speaker, topic, entries, mergeMs)
     const [row] = await speaker.query(WRITES.scheduleKeeping, values)
     if (row === undefined) throw overTx()
     const [nowMs, superseded, in_, kept] = row as [number, ...(string | null)[]]
@@ -125,8 +127,7 @@ export class Writes {
     for (const [key, dueMs, inFlight] of listIn<[string, number, boolean]>(kept))
       answers.set(key, { outcome: 'kept', dueMs, inFlight, hint: null })
     for (const entry of entries)
-      if (isIn.has(entry.key))
-        answers.set(entry.key, written(entry, nowMs, quantumMs, how.get(entry.key) ?? 0))
+      if (isIn.has(entry.key)) answers.set(entry.key, written(entry, nowMs, mergeMs, how.get(entry.key) ?? 0))
     return entries.filter(({ key }) => !answers.has(key))
   }
 
@@ -144,9 +145,9 @@ export class Writes {
     topic: TopicName,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
-    const values = [topic.id, ...placeArrays(places), when.kind, when.ms, quantumMs]
+    const values = [topic.id, ...placeArrays(places), when.kind, when.ms, mergeMs]
     const rows = await speaker.query(WRITES.reschedule, [
       ...values,
       speaker.terms,
@@ -298,7 +299,7 @@ export class Writes {
     return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
   }
 
-  #entries(speaker: Speaker, topic: TopicName, entries: readonly NewEntry[], quantumMs: number): unknown[] {
+  #entries(speaker: Speaker, topic: TopicName, entries: readonly NewEntry[], mergeMs: number): unknown[] {
     return [
       topic.id,
       ...placeArrays(entries),
@@ -307,7 +308,7 @@ export class Writes {
       numberArray(entries.map(({ priority }) => priorityNumber(priority))),
       textArray(entries.map(({ tags }) => tagsText(tags))),
       textArray(entries.map(({ body }) => body)),
-      quantumMs,
+      mergeMs,
       speaker.terms,
       speaker.tellWithinMs,
       topic.name,
@@ -371,10 +372,10 @@ function listIn<T>(json: string | null | undefined): T[] {
 function written(
   { key, cell, when, priority }: NewEntry,
   nowMs: number,
-  quantumMs: number,
+  mergeMs: number,
   supersedes: number,
 ): LedgerScheduled {
-  const dueMs = ringMsAt(when, nowMs, nowMs, quantumMs)
+  const dueMs = ringMsAt(when, nowMs, nowMs, mergeMs)
   return {
     outcome: supersedes === 0 ? 'created' : 'replaced',
     dueMs,

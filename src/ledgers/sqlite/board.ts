@@ -1,12 +1,20 @@
-import type { Board, Card, ChangeAnswer, PastChange, Pulse, RecordChange, TopicRecord } from '../../board.ts'
-import { CardRack } from '../../card-rack.ts'
-import type { SlotBy } from '../../cell.ts'
+import type {
+  Board,
+  NodeCard,
+  ChangeAnswer,
+  PastChange,
+  BeatReply,
+  RecordChange,
+  TopicRecord,
+} from '../../board.ts'
+import { NodeList } from '../../boards/node-list.ts'
+import type { SlotBy } from '../../values/cell.ts'
 import type { Clock } from '../../clock.ts'
-import type { TokenRecord } from '../../token.ts'
+import type { TokenRecord } from '../../values/access-token.ts'
 import type { BoardStepName, BoardSteps, Writer } from './committer.ts'
 import type { Moment } from './moment.ts'
 import type { Readings } from './readings.ts'
-import { translated } from './trouble.ts'
+import { translated } from './driver-errors.ts'
 
 export interface SqliteBoardParts {
   readonly clock: Clock
@@ -22,28 +30,28 @@ export interface SqliteBoardParts {
 export class SqliteBoard implements Board {
   readonly isShared = false
   readonly #parts: SqliteBoardParts
-  readonly #rack = new CardRack()
+  readonly #nodes = new NodeList()
 
   constructor(parts: SqliteBoardParts) {
     this.#parts = parts
   }
 
-  async beat(card: Card): Promise<Pulse> {
+  async beat(card: NodeCard): Promise<BeatReply> {
     const { clock } = this.#parts
-    const heartbeats = this.#rack.beat(card, clock.monotonicNow())
+    const heartbeats = this.#nodes.beat(card, clock.monotonicNow())
     return { heartbeats, revision: this.#read(({ records }) => records.revision()), nowMs: clock.now() }
   }
 
-  async cards(): Promise<Card[]> {
-    return this.#rack.cards()
+  async cards(): Promise<NodeCard[]> {
+    return this.#nodes.cards()
   }
 
   async leave(id: string): Promise<void> {
-    this.#rack.leave(id)
+    this.#nodes.leave(id)
   }
 
   async bury(id: string, beats: number): Promise<void> {
-    this.#rack.bury(id, beats)
+    this.#nodes.bury(id, beats)
   }
 
   async records(): Promise<TopicRecord[]> {
@@ -52,7 +60,7 @@ export class SqliteBoard implements Board {
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const { record, isNew } = await this.#write('createRecord', topic, slots, slotBy)
-    if (isNew) this.#rack.tell()
+    if (isNew) this.#nodes.tell()
     return record
   }
 
@@ -60,7 +68,7 @@ export class SqliteBoard implements Board {
     // A copy: it may wait, and what the caller does with theirs meanwhile is not meant.
     const given = structuredClone(change)
     const { isOurs, record, isNew } = await this.#write('changeRecord', topic, expected, given)
-    if (isNew) this.#rack.tell()
+    if (isNew) this.#nodes.tell()
     return { isOurs, record }
   }
 
@@ -80,13 +88,13 @@ export class SqliteBoard implements Board {
     return this.#write('dropToken', id)
   }
 
-  listen(onNews: () => void): () => void {
-    return this.#rack.listen(onNews)
+  listen(onChange: () => void): () => void {
+    return this.#nodes.listen(onChange)
   }
 
   /** The file is the ledger's. */
   async close(): Promise<void> {
-    this.#rack.close()
+    this.#nodes.close()
   }
 
   #read<T>(work: (readings: SqliteBoardParts['readings']) => T): T {

@@ -1,6 +1,6 @@
 import Database, { type Database as Connection } from 'better-sqlite3'
 import { TocsinError } from '../../errors.ts'
-import { isBusy } from './trouble.ts'
+import { isBusy } from './driver-errors.ts'
 
 /**
  * One process per ledger. The lock is a transaction on a small file beside it that is held open and never ends: the

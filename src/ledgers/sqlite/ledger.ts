@@ -20,21 +20,20 @@ import type {
   CellAddress,
   Counts,
   EntryView,
-  Frontier,
-  Hint,
   ListQuery,
   NewEntry,
   Place,
-  RingTime,
   Selection,
 } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Frontier, Hint } from '../../hint-table.ts'
 import { SqliteBoard } from './board.ts'
 import type { StepName, Writer } from './committer.ts'
 import type { Moment } from './moment.ts'
 import type { Readings } from './readings.ts'
 import type { Transactions } from './transactions.ts'
 import type { Transitions } from './transitions.ts'
-import { translated } from './trouble.ts'
+import { translated } from './driver-errors.ts'
 
 export interface SqliteParts {
   readonly clock: Clock
@@ -62,8 +61,8 @@ export class SqliteLedger implements Ledger {
     this.board = new SqliteBoard(parts)
   }
 
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
-    return this.#write('schedule', topic, entries, quantumMs)
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
+    return this.#write('schedule', topic, entries, mergeMs)
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
@@ -74,9 +73,9 @@ export class SqliteLedger implements Ledger {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
-    return this.#write('reschedule', topic, places, when, quantumMs)
+    return this.#write('reschedule', topic, places, when, mergeMs)
   }
 
   within(tx: unknown): LedgerTransaction {

@@ -3,19 +3,19 @@ import { basename, dirname, join, resolve } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
-import { type Logger, silentLogger } from '../../logger.ts'
+import { type Logger, silentLogger } from '../../telemetry/logger.ts'
 import { Committer } from './committer.ts'
 import { connect } from './connect.ts'
 import { lockFile } from './file-lock.ts'
 import { SqliteLedger } from './ledger.ts'
 import { migrate } from './migrations.ts'
-import { MovingWriter } from './moving-writer.ts'
+import { AdaptiveWriter } from './adaptive-writer.ts'
 import type { SqliteDatabase } from './options.ts'
 import { Readings } from './readings.ts'
 import { ThreadedWriter } from './threaded-writer.ts'
 import { Transactions } from './transactions.ts'
 import { Transitions } from './transitions.ts'
-import { isBusy, translated } from './trouble.ts'
+import { isBusy, translated } from './driver-errors.ts'
 
 export interface SqliteSettings {
   readonly path: string
@@ -57,7 +57,7 @@ export function openSqlite(
       connection.pragma('shrink_memory')
       return thread
     }
-    const writer = new MovingWriter(committer, startThread, slowCommitMs, logger)
+    const writer = new AdaptiveWriter(committer, startThread, slowCommitMs, logger)
     return new SqliteLedger({
       clock,
       readings: new Readings(connection, session),

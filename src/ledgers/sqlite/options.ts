@@ -1,6 +1,6 @@
 /** What a user may say about a SQLite ledger. */
 import { describeValue } from '../../errors.ts'
-import { badOption, checkOptions } from '../../options.ts'
+import { badOption, checkOptions } from '../../values/options.ts'
 
 /** All that we ask of a better-sqlite3 database; so that nobody needs its types to use ours. */
 export interface SqliteDatabase {

@@ -2,18 +2,9 @@
 import type { Database } from 'better-sqlite3'
 import type { Loaded, Recount } from '../../ledger.ts'
 import type { State } from '../../task.ts'
-import type {
-  Books,
-  CellAddress,
-  Counts,
-  EntryView,
-  Frontier,
-  Hint,
-  ListPosition,
-  ListQuery,
-  Place,
-  Selection,
-} from '../../timetable.ts'
+import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
+import type { ListPosition } from '../../values/list-position.ts'
+import type { Frontier, Hint } from '../../hint-table.ts'
 import type { Moment } from './moment.ts'
 import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'

@@ -7,8 +7,8 @@ import {
   type RecordChange,
   type TopicRecord,
 } from '../../board.ts'
-import type { SlotBy } from '../../cell.ts'
-import type { TopicConfig } from '../../config.ts'
+import type { SlotBy } from '../../values/cell.ts'
+import type { TopicConfig } from '../../values/config.ts'
 import type { Moment } from './moment.ts'
 
 const STATEMENTS = {

@@ -1,6 +1,6 @@
 /** Access tokens, in rows. What changes them runs inside a transaction that is not theirs. */
 import type { Database, Statement } from 'better-sqlite3'
-import { byCreation, type TokenRecord } from '../../token.ts'
+import { byCreation, type TokenRecord } from '../../values/access-token.ts'
 import type { Moment } from './moment.ts'
 
 export class Tokens {

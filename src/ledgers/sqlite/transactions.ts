@@ -1,14 +1,14 @@
 import { realpathSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { type Clock, sleep } from '../../clock.ts'
-import { badTx } from '../../tx.ts'
+import { badTx } from '../../values/tx.ts'
 import type { LedgerTransaction } from '../../ledger.ts'
 import type { Place, Selection } from '../../timetable.ts'
 import type { Moment } from './moment.ts'
 import { Readings } from './readings.ts'
 import { Transitions } from './transitions.ts'
 import type { SqliteDatabase } from './options.ts'
-import { isBusy, translated } from './trouble.ts'
+import { isBusy, translated } from './driver-errors.ts'
 
 /** SQLite tells nobody that a transaction is over: it is asked, soon at first. */
 const ASK_MS_MIN = 1
@@ -63,20 +63,20 @@ export class Transactions {
       }
     }
     return {
-      schedule: (topic, entries, quantumMs) =>
-        write((moment) => transitions.schedule(topic, entries, quantumMs, moment)),
+      schedule: (topic, entries, mergeMs) =>
+        write((moment) => transitions.schedule(topic, entries, mergeMs, moment)),
       cancel: (topic, places) => write((moment) => transitions.cancel(topic, places, moment)),
-      reschedule: (topic, places, when, quantumMs) =>
-        write((moment) => transitions.reschedule(topic, places, when, quantumMs, moment)),
+      reschedule: (topic, places, when, mergeMs) =>
+        write((moment) => transitions.reschedule(topic, places, when, mergeMs, moment)),
       cancelBy: (topic, cells, what) =>
         write((moment) => {
           const places = found(readings, topic, cells, what)
           return { places, answers: transitions.cancel(topic, places, moment) }
         }),
-      rescheduleBy: (topic, cells, what, when, quantumMs) =>
+      rescheduleBy: (topic, cells, what, when, mergeMs) =>
         write((moment) => {
           const places = found(readings, topic, cells, what)
-          return { places, answers: transitions.reschedule(topic, places, when, quantumMs, moment) }
+          return { places, answers: transitions.reschedule(topic, places, when, mergeMs, moment) }
         }),
       ended: (isPointless) => this.#ended(database, isPointless),
       isSynchronous: true,

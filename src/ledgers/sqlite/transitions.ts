@@ -3,7 +3,7 @@
  * the ledger's own or the caller's, and take effect with it or not at all.
  */
 import type { Database, Statement } from 'better-sqlite3'
-import { LAST_INSTANT_MS } from '../../instant.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   ClaimVerdict,
   Extended,
@@ -15,10 +15,12 @@ import type {
   LedgerSettlement,
   Retention,
 } from '../../ledger.ts'
-import { LOSSES_OF_A_SUSPECT, poisonText, rescueDelayMs } from '../../rescue.ts'
-import { ringMsAt } from '../../ring-time.ts'
+import { LOSSES_OF_A_SUSPECT, poisonText, rescueDelayMs } from '../../values/rescue.ts'
+import { ringMsAt } from '../../values/ring-time.ts'
 import type { DeadCause } from '../../task.ts'
-import type { CancelAnswer, Hint, NewEntry, Place, RingTime } from '../../timetable.ts'
+import type { CancelAnswer, NewEntry, Place } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Hint } from '../../hint-table.ts'
 import type { Moment } from './moment.ts'
 import {
   claimedTaskOf,
@@ -71,13 +73,13 @@ export class Transitions {
   schedule(
     topicName: string,
     entries: readonly NewEntry[],
-    quantumMs: number,
+    mergeMs: number,
     { nowMs }: Moment,
   ): LedgerScheduled[] {
     const topic = this.#topicId(topicName) ?? this.#newTopic(topicName)
     let created = 0
     const answers = entries.map((entry): LedgerScheduled => {
-      const dueMs = ringMsAt(entry.when, nowMs, nowMs, quantumMs)
+      const dueMs = ringMsAt(entry.when, nowMs, nowMs, mergeMs)
       const hint = freshHint(entry, dueMs)
       if (this.#insert(topic, entry, dueMs, nowMs)) {
         created++
@@ -115,7 +117,7 @@ export class Transitions {
     topicName: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
     moment: Moment,
   ): LedgerRescheduled[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
@@ -127,7 +129,7 @@ export class Transitions {
         if (row !== undefined) this.#end(topic, row, 'cancelled', moment)
         return { outcome: 'not-found', dueMs: null, hint: null }
       }
-      const dueMs = ringMsAt(when, moment.nowMs, row.ring_ms, quantumMs)
+      const dueMs = ringMsAt(when, moment.nowMs, row.ring_ms, mergeMs)
       this.#freed(topic, row)
       this.#statements.move.run(dueMs, dueMs, moment.nowMs, topic, row.cell, row.key)
       const hint = hintOf({ ...row, failures: 0, lost: 0 }, dueMs)

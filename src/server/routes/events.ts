@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { asTocsinError, orInternal, wordsOf } from '../api-error.ts'
-import { EVENT_NAMES, type EventName } from '../../events.ts'
+import { EVENT_NAMES, type EventName } from '../../telemetry/events.ts'
 import { checkTopic } from '../access.ts'
 import { headersOf } from '../headers.ts'
 import { route, type ServerParts } from '../parts.ts'

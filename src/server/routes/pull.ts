@@ -1,8 +1,8 @@
 /** Pull consumption: any language can be a worker. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { durationMs } from '../../duration.ts'
-import { badOption } from '../../options.ts'
-import type { Verdict } from '../../runtime/verdict.ts'
+import { durationMs } from '../../values/duration.ts'
+import { badOption } from '../../values/options.ts'
+import type { Verdict } from '../../consume/verdict.ts'
 import { boundedText } from '../../errors.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'
 import { answer, CLAIM_MAX, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
@@ -50,15 +50,20 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
       } = request.body as { limit?: number; wait?: string; lease?: string }
       const waitMs = durationMs(wait, 'wait')
       if (waitMs > WAIT_MS_MAX) throw badOption('wait', 'expected at most 60s; ask again when nothing came')
-      const { desk } = topic
+      const { httpPull } = topic
       const leaseMs = await leaseOf(topic, lease)
       const gone = new AbortController()
       reply.raw.once('close', () => gone.abort())
-      const tasks = await desk.claim(limit, leaseMs, waitMs, AbortSignal.any([gone.signal, parts.closing]))
+      const tasks = await httpPull.claim(
+        limit,
+        leaseMs,
+        waitMs,
+        AbortSignal.any([gone.signal, parts.closing]),
+      )
       // Whoever did not get the answer does not have the tasks: others need not wait for their leases.
       if (tasks.length > 0)
         reply.raw.once('close', () => {
-          if (!reply.raw.writableFinished) void desk.giveBack(tasks)
+          if (!reply.raw.writableFinished) void httpPull.giveBack(tasks)
         })
       return { tasks }
     },
@@ -77,7 +82,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
       const topic = await topicOf(request)
       const { tasks } = request.body as { tasks: Settlement[] }
       const items = tasks.map(({ key, token, ...said }, i) => ({ key, token, verdict: verdictOf(said, i) }))
-      const answers = await topic.desk.settle(items)
+      const answers = await topic.httpPull.settle(items)
       return { results: tasks.map(({ key }, i) => ({ key, outcome: answers[i] })) }
     },
   })
@@ -97,7 +102,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
     handler: async (request) => {
       const topic = await topicOf(request)
       const { tasks, lease } = request.body as { tasks: { key: string; token: string }[]; lease?: string }
-      const answers = await topic.desk.extend(tasks, await leaseOf(topic, lease))
+      const answers = await topic.httpPull.extend(tasks, await leaseOf(topic, lease))
       return { results: tasks.map(({ key }, i) => ({ key, outcome: answers[i] })) }
     },
   })

@@ -1,9 +1,9 @@
 /** Scheduling, looking, moving and cancelling, by key and by what tasks belong to. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { TocsinError } from '../../errors.ts'
-import { badOption } from '../../options.ts'
+import { badOption } from '../../values/options.ts'
 import type { NewTask, State, When } from '../../task.ts'
-import type { By, Shift } from '../../topic-api.ts'
+import type { By, Shift } from '../../api/topic.ts'
 import { mediaTypeOf, NDJSON } from '../bodies.ts'
 import { scheduleLines } from '../bulk-schedule.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'

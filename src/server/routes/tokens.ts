@@ -1,10 +1,10 @@
 /** Making, changing and taking back tokens. */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../../clock.ts'
-import { durationMs, durationText } from '../../duration.ts'
+import { durationMs, durationText } from '../../values/duration.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Scope, TokenRecord } from '../../token.ts'
-import { SCOPES } from '../../token.ts'
+import type { Scope, TokenRecord } from '../../values/access-token.ts'
+import { SCOPES } from '../../values/access-token.ts'
 import { route } from '../parts.ts'
 import { answer, duration, list, object, ref, text } from '../schemas.ts'
 import type { TokenBook } from '../token-book.ts'

@@ -1,8 +1,8 @@
 /** Topics and their settings; what became of the dead. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { ConfigView, LiveConfig, TopicConfig } from '../../config.ts'
+import type { ConfigView, LiveConfig, TopicConfig } from '../../values/config.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Selector } from '../../topic-api.ts'
+import type { Selector } from '../../api/topic.ts'
 import { seenBy } from '../access.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'
 import { answer, count, FIELDS, list, object, ref, TASKS_MAX, text } from '../schemas.ts'

@@ -5,7 +5,7 @@
  * Tasks become due by the wall clock (`nowMs`), because that is what people mean by a time. Leases end by the
  * monotonic clock (`steadyMs`), because a wall clock that steps must not take claims away from their holders.
  */
-import { LAST_INSTANT_MS } from '../../instant.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { Random } from '../../random.ts'
 import {
   LOSSES_OF_A_SUSPECT,
@@ -13,23 +13,23 @@ import {
   poisonText,
   rescueDelayMs,
   RESCUES_PER_CLAIM,
-} from '../../rescue.ts'
-import { finiteOrNull, ringMsAt } from '../../ring-time.ts'
+} from '../../values/rescue.ts'
+import { finiteOrNull, ringMsAt } from '../../values/ring-time.ts'
 import { type DeadCause, taskId } from '../../task.ts'
 import type {
   CancelAnswer,
   Claim,
   ClaimedTask,
   ClaimRequest,
-  Hint,
   Look,
   NewEntry,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   SettleAnswer,
   Settlement,
 } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Hint } from '../../hint-table.ts'
 import { Claims } from './claims.ts'
 import { type ClaimRecord, Entry, ringMsOf, scoreOf, type Tries } from './entry.ts'
 import { Graveyard } from './graveyard.ts'
@@ -83,13 +83,13 @@ export class MemoryCell {
     }
   }
 
-  schedule(entry: NewEntry, { nowMs }: Moment, quantumMs: number): ScheduleAnswer {
+  schedule(entry: NewEntry, { nowMs }: Moment, mergeMs: number): ScheduleAnswer {
     const old = this.pool.get(entry.key)
     const inFlight = old !== undefined && old.claim !== null
     // A held task that was cancelled has no further attempt: there is nothing left to keep.
     if (old !== undefined && entry.onConflict === 'keep' && !old.cancelled)
       return { outcome: 'kept', dueMs: this.dueMsOf(old), inFlight }
-    const dueMs = ringMsAt(entry.when, nowMs, nowMs, quantumMs)
+    const dueMs = ringMsAt(entry.when, nowMs, nowMs, mergeMs)
     if (old === undefined) this.counters.scheduled++
     else this.#replace(old)
     this.#enter(new Entry(entry.key, entry.body, entry.priority, entry.tags, nowMs), dueMs)
@@ -110,12 +110,12 @@ export class MemoryCell {
     return 'in-flight'
   }
 
-  reschedule(key: string, when: RingTime, moment: Moment, quantumMs: number): RescheduleAnswer {
+  reschedule(key: string, when: RingTime, moment: Moment, mergeMs: number): RescheduleAnswer {
     this.#rescue(moment, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
     if (entry === undefined) return { outcome: 'not-found', dueMs: null }
     if (entry.claim !== null) return { outcome: 'in-flight', dueMs: null }
-    const dueMs = ringMsAt(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), quantumMs)
+    const dueMs = ringMsAt(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), mergeMs)
     this.lanes.remove(entry)
     if (entry.tries !== null)
       Object.assign(entry.tries, {

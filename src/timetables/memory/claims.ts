@@ -1,4 +1,4 @@
-import { Heap } from '../../heap.ts'
+import { Heap } from '../../lib/heap.ts'
 import { ClaimRecord, type Entry } from './entry.ts'
 import type { Taken } from './lanes.ts'
 

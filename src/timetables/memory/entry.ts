@@ -1,4 +1,4 @@
-import type { HeapMember } from '../../heap.ts'
+import type { HeapMember } from '../../lib/heap.ts'
 import type { DeadCause, Priority } from '../../task.ts'
 
 /** One live task. What most tasks never have (tries, tags, a claim) is null and costs a pointer. */

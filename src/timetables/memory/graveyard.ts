@@ -1,4 +1,4 @@
-import { CELLS } from '../../cell.ts'
+import { CELLS } from '../../values/cell.ts'
 import type { Grave } from './entry.ts'
 
 /** A million dead tasks per topic; those over 30 days old go when the next one comes. A limit on everything. */

@@ -1,5 +1,5 @@
-import { prefixOf } from '../../cell.ts'
-import { Heap } from '../../heap.ts'
+import { prefixOf } from '../../values/cell.ts'
+import { Heap } from '../../lib/heap.ts'
 import { PRIORITIES } from '../../task.ts'
 import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
 

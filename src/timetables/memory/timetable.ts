@@ -1,4 +1,4 @@
-import { CELLS } from '../../cell.ts'
+import { CELLS } from '../../values/cell.ts'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
@@ -10,16 +10,11 @@ import type {
   ClaimRequest,
   Counts,
   EntryView,
-  Filling,
-  Frontier,
-  Hint,
-  HintTable,
   ListQuery,
   Look,
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleAnswer,
@@ -27,8 +22,10 @@ import type {
   Timetable,
   Watcher,
 } from '../../timetable.ts'
-import { compareKeys } from '../../list-position.ts'
-import { finiteOrNull } from '../../ring-time.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import type { Filling, Frontier, Hint, HintTable } from '../../hint-table.ts'
+import { compareKeys } from '../../values/list-position.ts'
+import { finiteOrNull } from '../../values/ring-time.ts'
 import { MemoryCell, type Moment, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
@@ -71,8 +68,8 @@ export class MemoryTimetable implements Timetable, HintTable {
     this.residentMax = residentMax
   }
 
-  async schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
-    return this.#change(topic, entries, (cell, entry, moment) => cell.schedule(entry, moment, quantumMs))
+  async schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
+    return this.#change(topic, entries, (cell, entry, moment) => cell.schedule(entry, moment, mergeMs))
   }
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
@@ -83,11 +80,9 @@ export class MemoryTimetable implements Timetable, HintTable {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]> {
-    return this.#change(topic, places, (cell, { key }, moment) =>
-      cell.reschedule(key, when, moment, quantumMs),
-    )
+    return this.#change(topic, places, (cell, { key }, moment) => cell.reschedule(key, when, moment, mergeMs))
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {

@@ -1,8 +1,9 @@
 /** What onlookers see of a cell. Nothing here changes anything. */
-import { prefixOf } from '../../cell.ts'
-import { comparePositions, positionOf } from '../../list-position.ts'
+import { prefixOf } from '../../values/cell.ts'
+import { comparePositions, positionOf } from '../../values/list-position.ts'
 import { taskId } from '../../task.ts'
-import type { EntryView, ListPosition, ListQuery, Selection } from '../../timetable.ts'
+import type { EntryView, ListQuery, Selection } from '../../timetable.ts'
+import type { ListPosition } from '../../values/list-position.ts'
 import type { MemoryCell } from './cell.ts'
 import { type Entry, type Grave, ringMsOf } from './entry.ts'
 

@@ -1,16 +1,16 @@
 import {
   CHANGES_KEPT,
   type Board,
-  type Card,
+  type NodeCard,
   type ChangeAnswer,
   type Heartbeat,
   type PastChange,
-  type Pulse,
+  type BeatReply,
   type RecordChange,
   type TopicRecord,
 } from '../../board.ts'
-import type { SlotBy } from '../../cell.ts'
-import { byCreation, type TokenRecord } from '../../token.ts'
+import type { SlotBy } from '../../values/cell.ts'
+import { byCreation, type TokenRecord } from '../../values/access-token.ts'
 import type { RedisParts } from './timetable.ts'
 
 /**
@@ -27,7 +27,7 @@ export class RedisBoard implements Board {
     this.#parts = parts
   }
 
-  async beat(card: Card): Promise<Pulse> {
+  async beat(card: NodeCard): Promise<BeatReply> {
     const { caller, keys } = this.#parts
     const args = [card.id, String(card.edition), JSON.stringify(card)]
     const [nowMs, revision, all] = await caller.run<[string, string[]]>('board/beat', keys.board, args)
@@ -36,9 +36,9 @@ export class RedisBoard implements Board {
     return { heartbeats, revision, nowMs }
   }
 
-  async cards(): Promise<Card[]> {
+  async cards(): Promise<NodeCard[]> {
     const texts = await this.#command(['HVALS', this.#parts.keys.board.cards], 'board/cards')
-    return texts.map((text) => JSON.parse(text) as Card)
+    return texts.map((text) => JSON.parse(text) as NodeCard)
   }
 
   async leave(id: string): Promise<void> {
@@ -104,8 +104,8 @@ export class RedisBoard implements Board {
     return wasThere === 1
   }
 
-  listen(onNews: () => void): () => void {
-    const stop = this.#parts.wakes.listen(onNews)
+  listen(onChange: () => void): () => void {
+    const stop = this.#parts.wakes.listen(onChange)
     const end = () => {
       this.#ends.delete(end)
       stop()

@@ -2,9 +2,9 @@ import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import type { Call, Connection } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
-import type { RecordClock } from '../../record-clock.ts'
+import type { RecordClock } from '../../lib/record-clock.ts'
 import type { ScriptName, Scripts } from './scripts.ts'
-import { refused } from './trouble.ts'
+import { refused } from './driver-errors.ts'
 
 /** The steps that may be sent again when their reply is lost: a second time they do nothing new. */
 const REPEATABLE: ReadonlySet<ScriptName> = new Set([
@@ -37,7 +37,7 @@ const REPEATABLE: ReadonlySet<ScriptName> = new Set([
   'settle',
 ])
 
-/** Runs scripts on cells and on the board. Each answer begins with the moment by Redis's clock at which it was decided. */
+/** Batcher scripts on cells and on the board. Each answer begins with the moment by Redis's clock at which it was decided. */
 export class Caller {
   readonly #connection: Connection
   readonly #scripts: Scripts

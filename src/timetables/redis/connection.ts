@@ -2,7 +2,7 @@ import { createClient, ErrorReply, type RedisClientOptions } from '@redis/client
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
-import { cutOff, notReached } from './trouble.ts'
+import { cutOff, notReached } from './driver-errors.ts'
 
 export type Client = ReturnType<typeof createClient>
 

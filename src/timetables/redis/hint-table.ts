@@ -1,13 +1,9 @@
-import { ALL_CELLS, prefixOf } from '../../cell.ts'
-import { LAST_INSTANT_MS } from '../../instant.ts'
+import { ALL_CELLS, prefixOf } from '../../values/cell.ts'
+import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   CellAddress,
   Claim,
   ClaimRequest,
-  Filling,
-  Frontier,
-  Hint,
-  HintTable,
   Look,
   Place,
   Selection,
@@ -15,9 +11,10 @@ import type {
   Settlement,
   Watcher,
 } from '../../timetable.ts'
+import type { Filling, Frontier, Hint, HintTable } from '../../hint-table.ts'
 import { laneLetter } from './body.ts'
 import { Packer, packLists } from './packing.ts'
-import type { RunKind } from '../../runs.ts'
+import type { BatchKind } from '../../lib/batcher.ts'
 import type { HintScriptName } from './scripts.ts'
 import type { RedisParts, RedisTimetable } from './timetable.ts'
 
@@ -130,27 +127,27 @@ export class RedisHintTable implements HintTable {
   }
 
   /** Through the cells' queues: what is called first is done first. */
-  #add<I extends Place, A>(items: readonly I[], kinds: readonly RunKind<I, A>[]): Promise<A[]> {
-    return this.#parts.runs.add(items, ({ cell }) => kinds[cell] as RunKind<I, A>)
+  #add<I extends Place, A>(items: readonly I[], kinds: readonly BatchKind<I, A>[]): Promise<A[]> {
+    return this.#parts.batcher.add(items, ({ cell }) => kinds[cell] as BatchKind<I, A>)
   }
 
   #kinds(topic: string): HintKinds {
     const known = this.#kindsOf.get(topic)
     if (known !== undefined) return known
-    const { runs, keys } = this.#parts
+    const { batcher, keys } = this.#parts
     const cells = keys.queuesOf(topic)
     const putting = (mode: 'set' | 'lower') =>
-      runs.kindsOf<Hint, boolean>(cells, `put/${mode}`, async (cell, hints, deadlineMs) => {
+      batcher.kindsOf<Hint, boolean>(cells, `put/${mode}`, async (cell, hints, deadlineMs) => {
         const args = putArgs(hints, mode)
         const [, row] = await this.#run<[string]>('hints/put', topic, cell, args, deadlineMs)
         return hints.map((_, i) => row === '' || row[i] === '1')
       })
     const removing = (name: 'hints/cancel' | 'hints/drop') =>
-      runs.kindsOf<Place, null>(cells, name, async (cell, places, deadlineMs) => {
+      batcher.kindsOf<Place, null>(cells, name, async (cell, places, deadlineMs) => {
         await this.#run(name, topic, cell, [packKeys(places)], deadlineMs)
         return places.map(() => null)
       })
-    const has = runs.kindsOf<Place, boolean>(cells, 'has', async (cell, places, deadlineMs) => {
+    const has = batcher.kindsOf<Place, boolean>(cells, 'has', async (cell, places, deadlineMs) => {
       const [, row] = await this.#run<[string]>('hints/has', topic, cell, [packKeys(places)], deadlineMs)
       return places.map((_, i) => row[i] === '1')
     })
@@ -179,11 +176,11 @@ export class RedisHintTable implements HintTable {
 
 /** What can be asked of each cell of a topic. */
 interface HintKinds {
-  readonly set: readonly RunKind<Hint, boolean>[]
-  readonly lower: readonly RunKind<Hint, boolean>[]
-  readonly cancel: readonly RunKind<Place, null>[]
-  readonly drop: readonly RunKind<Place, null>[]
-  readonly has: readonly RunKind<Place, boolean>[]
+  readonly set: readonly BatchKind<Hint, boolean>[]
+  readonly lower: readonly BatchKind<Hint, boolean>[]
+  readonly cancel: readonly BatchKind<Place, null>[]
+  readonly drop: readonly BatchKind<Place, null>[]
+  readonly has: readonly BatchKind<Place, boolean>[]
 }
 
 function putArgs(hints: readonly Hint[], mode: 'set' | 'lower'): (string | Buffer)[] {

@@ -1,4 +1,4 @@
-import { CELLS } from '../../cell.ts'
+import { CELLS } from '../../values/cell.ts'
 
 /** In the order in which lua/shared/cell.lua takes them. The last is no key but the cell's channel. */
 const NAMES = [

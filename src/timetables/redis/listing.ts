@@ -1,6 +1,7 @@
-import { comparePositions, positionOf } from '../../list-position.ts'
-import { prefixOf } from '../../cell.ts'
-import type { EntryView, ListPosition, ListQuery } from '../../timetable.ts'
+import { comparePositions, positionOf } from '../../values/list-position.ts'
+import { prefixOf } from '../../values/cell.ts'
+import type { EntryView, ListQuery } from '../../timetable.ts'
+import type { ListPosition } from '../../values/list-position.ts'
 
 /** A task's place in the order, without its body. */
 export interface Candidate extends ListPosition {

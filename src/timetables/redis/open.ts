@@ -1,15 +1,15 @@
 import type { Clock } from '../../clock.ts'
 import { describeError } from '../../errors.ts'
-import type { Logger } from '../../logger.ts'
+import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 import { Caller } from './caller.ts'
 import { Connection } from './connection.ts'
 import { RedisHintTable } from './hint-table.ts'
 import { Keys } from './keys.ts'
 import { checkRedisOptions, type RedisOptions } from './options.ts'
-import { RecordClock } from '../../record-clock.ts'
+import { RecordClock } from '../../lib/record-clock.ts'
 import { Replicas } from './replicas.ts'
-import { Runs } from '../../runs.ts'
+import { Batcher } from '../../lib/batcher.ts'
 import { loadScripts, type Scripts } from './scripts.ts'
 import { checkHintServer, checkServer } from './server.ts'
 import { type RedisParts, RedisTimetable } from './timetable.ts'
@@ -90,10 +90,10 @@ async function connect(
       )
     const writer = waitReplicas > 0 ? callerOn(await newConnection()) : caller
     const wakes = new Wakes(ways, keys, lookMs)
-    const runs = new Runs(clock, callTimeoutMs)
+    const batcher = new Batcher(clock, callTimeoutMs)
     const close = async () => {
       // What was called before is written; its deadlines bound the wait.
-      await runs.drained()
+      await batcher.drained()
       wakes.close()
       for (const connection of connections) connection.close()
     }
@@ -103,7 +103,7 @@ async function connect(
         { redis: where, waitReplicas },
         'fewer replicas are connected than writes are to wait for: they will fail with unknown-outcome',
       )
-    const parts = { caller, writer, replicas, runs, wakes, keys, recordClock, random, lookMs, close }
+    const parts = { caller, writer, replicas, batcher, wakes, keys, recordClock, random, lookMs, close }
     const timetable = new RedisTimetable(parts)
     // Sets the clock of record before anything is written.
     await timetable.nowMs()

@@ -1,8 +1,8 @@
 /** What a user may say about a Redis, and what is made of it. */
 import type { RedisClientOptions } from '@redis/client'
-import { type Duration, durationMs } from '../../duration.ts'
+import { type Duration, durationMs } from '../../values/duration.ts'
 import { describeValue } from '../../errors.ts'
-import { badOption, checkOptions, wholeNumber } from '../../options.ts'
+import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
 /** The certificate authority to trust, and a certificate of one's own where the server asks for one. */
 export interface RedisTls {

@@ -1,9 +1,10 @@
-import { ringMsAt } from '../../ring-time.ts'
+import { ringMsAt } from '../../values/ring-time.ts'
 import type { OnConflict } from '../../task.ts'
-import type { NewEntry, RingTime, ScheduleAnswer } from '../../timetable.ts'
+import type { NewEntry, ScheduleAnswer } from '../../timetable.ts'
+import type { RingTime } from '../../values/ring-time.ts'
 import { encodeBody, laneLetter } from './body.ts'
 import { Packer } from './packing.ts'
-import type { Batch } from '../../runs.ts'
+import type { Batch } from '../../lib/batcher.ts'
 
 /** What lua/schedule.lua answers. */
 export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
@@ -14,7 +15,7 @@ export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
  */
 export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
   readonly #onConflict: OnConflict
-  readonly #quantumMs: number
+  readonly #mergeMs: number
   readonly #created: string
   readonly #script: (args: (string | Buffer)[], deadlineMs: number) => Promise<ScheduleReply>
   readonly #packer = new Packer().beginList()
@@ -26,12 +27,12 @@ export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
 
   constructor(
     onConflict: OnConflict,
-    quantumMs: number,
+    mergeMs: number,
     created: string,
     script: (args: (string | Buffer)[], deadlineMs: number) => Promise<ScheduleReply>,
   ) {
     this.#onConflict = onConflict
-    this.#quantumMs = quantumMs
+    this.#mergeMs = mergeMs
     this.#created = created
     this.#script = script
   }
@@ -53,7 +54,7 @@ export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
   async send(deadlineMs: number): Promise<ScheduleAnswer[]> {
     const args = [
       this.#onConflict,
-      String(this.#quantumMs),
+      String(this.#mergeMs),
       String(this.#whens.length),
       this.#letters === '' ? 'n' : this.#letters,
       this.#hasTags ? '1' : '0',
@@ -82,7 +83,7 @@ export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
       return {
         outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
         // As ring_at in lua/shared/cell.lua computes it, so that the answer need not name it for each task.
-        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, this.#quantumMs),
+        dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, this.#mergeMs),
         inFlight: letter === 'f' || letter === 'K',
       }
     })

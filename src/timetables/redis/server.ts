@@ -2,7 +2,7 @@
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
-import { refusal } from './trouble.ts'
+import { refusal } from './driver-errors.ts'
 
 const OLDEST_MAJOR = 7
 

@@ -1,7 +1,7 @@
-import { ALL_CELLS } from '../../cell.ts'
-import { positionOf } from '../../list-position.ts'
+import { ALL_CELLS } from '../../values/cell.ts'
+import { positionOf } from '../../values/list-position.ts'
 import type { Random } from '../../random.ts'
-import { finiteOrNull } from '../../ring-time.ts'
+import { finiteOrNull } from '../../values/ring-time.ts'
 import type { OnConflict } from '../../task.ts'
 import type {
   Books,
@@ -11,13 +11,11 @@ import type {
   ClaimRequest,
   Counts,
   EntryView,
-  ListPosition,
   ListQuery,
   Look,
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleAnswer,
@@ -25,15 +23,17 @@ import type {
   Timetable,
   Watcher,
 } from '../../timetable.ts'
+import type { ListPosition } from '../../values/list-position.ts'
+import type { RingTime } from '../../values/ring-time.ts'
 import { packLists } from './packing.ts'
 import { RedisBoard } from './board.ts'
 import { createdText } from './body.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
 import { type Candidate, type CandidatePage, listPage } from './listing.ts'
-import type { RecordClock } from '../../record-clock.ts'
+import type { RecordClock } from '../../lib/record-clock.ts'
 import type { Replicas } from './replicas.ts'
-import type { RunKind, Runs } from '../../runs.ts'
+import type { BatchKind, Batcher } from '../../lib/batcher.ts'
 import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
@@ -52,7 +52,7 @@ export interface RedisParts {
   /** For what users write; another connection where replicas have to confirm it, which makes one wait. */
   readonly writer: Caller
   readonly replicas: Replicas
-  readonly runs: Runs
+  readonly batcher: Batcher
   readonly wakes: Wakes
   readonly keys: Keys
   readonly recordClock: RecordClock
@@ -70,7 +70,7 @@ export class RedisTimetable implements Timetable {
   #asking: Promise<void> | null = null
   /** Made once per topic: single calls come by the hundred thousand. */
   readonly #scheduleKindsOf = new Map<string, ScheduleKinds>()
-  readonly #cancelKindOf = new Map<string, (place: Place) => RunKind<Place, CancelAnswer> | undefined>()
+  readonly #cancelKindOf = new Map<string, (place: Place) => BatchKind<Place, CancelAnswer> | undefined>()
 
   constructor(parts: RedisParts) {
     this.#parts = parts
@@ -78,9 +78,9 @@ export class RedisTimetable implements Timetable {
     this.lookMs = parts.lookMs
   }
 
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<ScheduleAnswer[]> {
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
     const known = this.#scheduleKindsOf.get(topic)
-    const { kindOf } = known?.quantumMs === quantumMs ? known : this.#scheduleKinds(topic, quantumMs)
+    const { kindOf } = known?.mergeMs === mergeMs ? known : this.#scheduleKinds(topic, mergeMs)
     return this.#write(entries, kindOf)
   }
 
@@ -92,14 +92,14 @@ export class RedisTimetable implements Timetable {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<RescheduleAnswer[]> {
     const whenText = whenArg(when)
     const kinds = this.#kinds<Place & { whenText: string }, RescheduleAnswer>(
       topic,
-      `reschedule/${quantumMs}`,
+      `reschedule/${mergeMs}`,
       async (cell, run, deadlineMs) => {
-        const args = [this.#seed(), String(quantumMs), ...run.flatMap((item) => [item.key, item.whenText])]
+        const args = [this.#seed(), String(mergeMs), ...run.flatMap((item) => [item.key, item.whenText])]
         const [, dues] = await this.#writeScript<[number[]]>('reschedule', topic, cell, args, deadlineMs)
         return dues.map(rescheduleAnswer)
       },
@@ -265,14 +265,14 @@ export class RedisTimetable implements Timetable {
   /** Through the cells' queues, in order; confirmed by replicas where that was asked for. */
   #write<I extends Place, A>(
     items: readonly I[],
-    kindOf: (item: I) => RunKind<I, A> | undefined,
+    kindOf: (item: I) => BatchKind<I, A> | undefined,
   ): Promise<A[]> {
-    const { runs, replicas } = this.#parts
-    const answers = runs.add(items, kindOf as (item: I) => RunKind<I, A>)
+    const { batcher, replicas } = this.#parts
+    const answers = batcher.add(items, kindOf as (item: I) => BatchKind<I, A>)
     return replicas.confirmed(answers)
   }
 
-  #cancelKind(topic: string): (place: Place) => RunKind<Place, CancelAnswer> | undefined {
+  #cancelKind(topic: string): (place: Place) => BatchKind<Place, CancelAnswer> | undefined {
     const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
       const args = [this.#seed(), packLists(run.map(({ key }) => key))]
       const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
@@ -283,21 +283,21 @@ export class RedisTimetable implements Timetable {
     return kindOf
   }
 
-  #scheduleKinds(topic: string, quantumMs: number): ScheduleKinds {
-    const { keys, runs, recordClock } = this.#parts
+  #scheduleKinds(topic: string, mergeMs: number): ScheduleKinds {
+    const { keys, batcher, recordClock } = this.#parts
     const kinds = (onConflict: OnConflict) =>
-      keys.ofTopic(topic).map(({ meta }, cell): RunKind<NewEntry, ScheduleAnswer> => {
+      keys.ofTopic(topic).map(({ meta }, cell): BatchKind<NewEntry, ScheduleAnswer> => {
         const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
           this.#writeScript('schedule', topic, cell, args, deadlineMs)
         return {
-          queue: runs.queueOf(meta),
-          name: `${onConflict}/${quantumMs}`,
-          begin: () => new ScheduleBatch(onConflict, quantumMs, createdText(recordClock.about()), script),
+          queue: batcher.queueOf(meta),
+          name: `${onConflict}/${mergeMs}`,
+          begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
         }
       })
     const [replace, keep] = [kinds('replace'), kinds('keep')]
     const kindOf = ({ cell, onConflict }: NewEntry) => (onConflict === 'keep' ? keep : replace)[cell]
-    const made = { quantumMs, kindOf }
+    const made = { mergeMs, kindOf }
     this.#scheduleKindsOf.set(topic, made)
     return made
   }
@@ -307,9 +307,9 @@ export class RedisTimetable implements Timetable {
     topic: string,
     name: string,
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
-  ): readonly RunKind<I, A>[] {
-    const { keys, runs } = this.#parts
-    return runs.kindsOf(keys.queuesOf(topic), name, send)
+  ): readonly BatchKind<I, A>[] {
+    const { keys, batcher } = this.#parts
+    return batcher.kindsOf(keys.queuesOf(topic), name, send)
   }
 
   #writeScript<A extends readonly unknown[]>(
@@ -413,8 +413,8 @@ export class RedisTimetable implements Timetable {
 }
 
 interface ScheduleKinds {
-  readonly quantumMs: number
-  readonly kindOf: (entry: NewEntry) => RunKind<NewEntry, ScheduleAnswer> | undefined
+  readonly mergeMs: number
+  readonly kindOf: (entry: NewEntry) => BatchKind<NewEntry, ScheduleAnswer> | undefined
 }
 
 type CellSums = [number, number, number, number, number, number, number, number, number]

@@ -1,8 +1,8 @@
-import { CELLS } from '../../cell.ts'
+import { CELLS } from '../../values/cell.ts'
 import type { Watcher } from '../../timetable.ts'
 import { type Client, Connection, type ConnectionParts } from './connection.ts'
 import type { Keys } from './keys.ts'
-import { type Listener, News } from './news.ts'
+import { type Listener, BoardListeners } from './board-listeners.ts'
 
 /** When the connection for wakes cannot be had, the wait before it is asked for again. */
 const REOPEN_MS = 1_000
@@ -20,7 +20,7 @@ export class Wakes {
   readonly #keys: Keys
   readonly #checkEveryMs: number
   readonly #topics = new Map<string, Set<Watcher>>()
-  readonly #news: News
+  readonly #boardListeners: BoardListeners
   #connection: Connection | null = null
   #isOpening = false
   #isClosed = false
@@ -29,7 +29,7 @@ export class Wakes {
   constructor(parts: Omit<ConnectionParts, 'onBack'>, keys: Keys, checkEveryMs: number) {
     this.#parts = parts
     this.#keys = keys
-    this.#news = new News(keys.board.channel)
+    this.#boardListeners = new BoardListeners(keys.board.channel)
     this.#checkEveryMs = checkEveryMs
   }
 
@@ -45,18 +45,18 @@ export class Wakes {
   }
 
   /** Hears of news on the board. Answers how to end it. */
-  listen(onNews: () => void): () => void {
-    const listener = this.#news.add(onNews)
+  listen(onChange: () => void): () => void {
+    const listener = this.#boardListeners.add(onChange)
     if (this.#connection === null) void this.#open()
     else void this.#subscribeNews([listener])
-    return () => this.#news.remove(listener, this.#connection?.client)
+    return () => this.#boardListeners.remove(listener, this.#connection?.client)
   }
 
   close(): void {
     this.#isClosed = true
     this.#callOffTimer()
     this.#topics.clear()
-    this.#news.clear()
+    this.#boardListeners.clear()
     this.#connection?.close()
   }
 
@@ -102,7 +102,7 @@ export class Wakes {
     const client = this.#connection?.client
     if (client === undefined) return
     try {
-      await this.#news.subscribe(client, listeners)
+      await this.#boardListeners.subscribe(client, listeners)
     } catch (error) {
       // The connection is gone again: its return subscribes once more.
       if (!this.#isClosed) this.#parts.onError(error)

@@ -12,9 +12,9 @@ export const beating = theme('beating', [
   {
     name: 'the first beat answers itself, as new as can be',
     async run({ board }) {
-      const pulse = await board.beat(card('a'))
-      expect([...byId(pulse).keys()]).toEqual(['a'])
-      const { beats, edition, ageMs } = heartbeatOf(pulse, 'a')
+      const reply = await board.beat(card('a'))
+      expect([...byId(reply).keys()]).toEqual(['a'])
+      const { beats, edition, ageMs } = heartbeatOf(reply, 'a')
       expect(beats).toBeGreaterThan(0)
       expect({ edition, ageMs }).toEqual({ edition: 1, ageMs: 0 })
     },
@@ -54,11 +54,11 @@ export const beating = theme('beating', [
     async run({ board, another, advance }) {
       const other = await another()
       const expectAge = async (sinceMs: number) => {
-        const pulse = await other.beat(card('b'))
-        const { ageMs } = heartbeatOf(pulse, 'a')
+        const reply = await other.beat(card('b'))
+        const { ageMs } = heartbeatOf(reply, 'a')
         // A moment may be cut to whole milliseconds before or after the difference is taken.
-        expect(Math.abs(ageMs - (pulse.nowMs - sinceMs))).toBeLessThanOrEqual(2)
-        expect(heartbeatOf(pulse, 'b').ageMs).toBe(0)
+        expect(Math.abs(ageMs - (reply.nowMs - sinceMs))).toBeLessThanOrEqual(2)
+        expect(heartbeatOf(reply, 'b').ageMs).toBe(0)
         return ageMs
       }
       const first = await board.beat(card('a'))
@@ -126,10 +126,10 @@ export const beating = theme('beating', [
     name: 'what is answered is a copy',
     async run({ board }) {
       const given = card('a', { topics: [{ topic: 't', capacity: 1, slots: 1, owned: [0] }] })
-      const pulse = await board.beat(given)
+      const reply = await board.beat(given)
       ;(given as { name: string }).name = 'changed afterwards'
       ;(given.topics as unknown[]).length = 0
-      ;(heartbeatOf(pulse, 'a') as { beats: number }).beats = -1
+      ;(heartbeatOf(reply, 'a') as { beats: number }).beats = -1
       const [first] = await board.cards()
       expect(first).toMatchObject({ name: 'name of a', topics: [{ topic: 't' }] })
       ;(first as { name: string }).name = 'changed by a reader'

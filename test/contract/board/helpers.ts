@@ -3,14 +3,14 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { expect } from 'vitest'
 import type {
   Board,
-  Card,
+  NodeCard,
   ChangeAnswer,
   Heartbeat,
-  Pulse,
+  BeatReply,
   RecordChange,
   TopicRecord,
 } from '../../../src/board.ts'
-import type { TokenRecord } from '../../../src/token.ts'
+import type { TokenRecord } from '../../../src/values/access-token.ts'
 
 /** What a case gets: a board of its own, empty. */
 export interface BoardHarness {
@@ -33,7 +33,7 @@ export function theme(title: string, cases: readonly BoardCase[]): readonly Boar
   return cases.map((one) => ({ ...one, name: `${title}: ${one.name}` }))
 }
 
-export function card(id: string, changed: Partial<Card> = {}): Card {
+export function card(id: string, changed: Partial<NodeCard> = {}): NodeCard {
   return {
     id,
     edition: 1,
@@ -83,15 +83,15 @@ export async function heartbeats(board: Board, id = 'reader'): Promise<Map<strin
   return byId(await board.beat(card(id)))
 }
 
-export function byId({ heartbeats: all }: Pulse): Map<string, Heartbeat> {
+export function byId({ heartbeats: all }: BeatReply): Map<string, Heartbeat> {
   const found = new Map(all.map((one) => [one.id, one]))
   expect(found.size, 'one heartbeat for each node').toBe(all.length)
   return found
 }
 
 /** Of a node that is there. */
-export function heartbeatOf(pulse: Pulse, id: string): Heartbeat {
-  const found = byId(pulse).get(id)
+export function heartbeatOf(reply: BeatReply, id: string): Heartbeat {
+  const found = byId(reply).get(id)
   expect(found, `a heartbeat of ${id}`).toBeDefined()
   return found!
 }

@@ -1,5 +1,5 @@
 import type { Board } from '../../../src/board.ts'
-import { silentLogger } from '../../../src/logger.ts'
+import { silentLogger } from '../../../src/telemetry/logger.ts'
 import { openRedis } from '../../../src/timetables/redis/open.ts'
 import type { RedisTimetable } from '../../../src/timetables/redis/timetable.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'

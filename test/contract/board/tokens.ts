@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { SCOPES } from '../../../src/token.ts'
+import { SCOPES } from '../../../src/values/access-token.ts'
 import { change, changed, recordsOf, revision, theme, token } from './helpers.ts'
 
 export const tokens = theme('tokens', [

@@ -1,22 +1,22 @@
 /** Steps on a timetable, by chance, on few keys in few cells, so that they meet. */
 import { isDeepStrictEqual } from 'node:util'
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
-import { positionOf } from '../../../src/list-position.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
+import { positionOf } from '../../../src/values/list-position.ts'
 import type {
   CellAddress,
   Claim,
   EntryView,
-  ListPosition,
   ListQuery,
   Look,
   NewEntry,
   Place,
-  RingTime,
   Selection,
   SettleOutcome,
   Settlement,
   Timetable,
 } from '../../../src/timetable.ts'
+import type { ListPosition } from '../../../src/values/list-position.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
 import type { Chance } from './chance.ts'
 
 export interface Step {
@@ -107,9 +107,9 @@ export class Steps {
 
   schedule(): Step {
     const entries = this.#chance.some(4, () => this.#entry())
-    const quantumMs = this.#chance.oneOf(QUANTA)
-    return step(['schedule', entries, quantumMs], (timetable) =>
-      timetable.schedule(this.#topic, entries, quantumMs),
+    const mergeMs = this.#chance.oneOf(QUANTA)
+    return step(['schedule', entries, mergeMs], (timetable) =>
+      timetable.schedule(this.#topic, entries, mergeMs),
     )
   }
 
@@ -123,9 +123,9 @@ export class Steps {
     const kind = this.#chance.oneOf(['at', 'delay', 'shift'] as const)
     const sign = kind === 'shift' && this.#chance.happens(0.5) ? -1 : 1
     const when = { kind, ms: (kind === 'at' ? this.#nowMs() : 0) + sign * this.#chance.ms() }
-    const quantumMs = this.#chance.oneOf(QUANTA)
-    return step(['reschedule', places, when, quantumMs], (timetable) =>
-      timetable.reschedule(this.#topic, places, when, quantumMs),
+    const mergeMs = this.#chance.oneOf(QUANTA)
+    return step(['reschedule', places, when, mergeMs], (timetable) =>
+      timetable.reschedule(this.#topic, places, when, mergeMs),
     )
   }
 

@@ -1,14 +1,7 @@
 /** The words in which the cases of hint tables are written. */
 import { expect } from 'vitest'
-import type {
-  Claim,
-  ClaimRequest,
-  Hint,
-  HintTable,
-  Selection,
-  SettleAnswer,
-  SettleOutcome,
-} from '../../../src/timetable.ts'
+import type { Claim, ClaimRequest, Selection, SettleAnswer, SettleOutcome } from '../../../src/timetable.ts'
+import type { Hint, HintTable } from '../../../src/hint-table.ts'
 import { DONE, keysOf, keysOfOneCell, LONG_LEASE_MS, newRequest, only, place } from '../timetable/helpers.ts'
 
 /** What a case gets: a table of its own, empty, on a clock that stands still until it is told to move. */

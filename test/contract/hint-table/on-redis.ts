@@ -1,7 +1,7 @@
 /** What Redis promises beyond the contract: to many processes, and when it loses what it had. */
 import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
-import type { Frontier, HintTable } from '../../../src/timetable.ts'
+import type { Frontier, HintTable } from '../../../src/hint-table.ts'
 import { allCalls, callsDuring, scriptCalls } from '../../redis/command-stats.ts'
 import { startReplica } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'

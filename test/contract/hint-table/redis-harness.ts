@@ -1,6 +1,6 @@
-import { silentLogger } from '../../../src/logger.ts'
+import { silentLogger } from '../../../src/telemetry/logger.ts'
 import type { Random } from '../../../src/random.ts'
-import type { HintTable } from '../../../src/timetable.ts'
+import type { HintTable } from '../../../src/hint-table.ts'
 import { openRedisHints } from '../../../src/timetables/redis/open.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'
 import { seededRandom } from '../memory-harness.ts'

@@ -1,6 +1,6 @@
 /** The words in which the cases are written. */
 import { expect } from 'vitest'
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import type {
   ClaimVerdict,
   Ledger,
@@ -18,12 +18,11 @@ import type {
   ClaimedTask,
   Counts,
   EntryView,
-  Frontier,
-  Hint,
   ListQuery,
-  RingTime,
   Selection,
 } from '../../../src/timetable.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
+import type { Frontier, Hint } from '../../../src/hint-table.ts'
 import { entry, type EntryOptions, LONG_LEASE_MS, only, place, SHORT_LEASE_MS } from '../timetable/helpers.ts'
 
 /** What a case gets: a ledger of its own, empty, with a way to let its clocks move on. */
@@ -58,9 +57,9 @@ export async function put(
   { ledger, topic }: LedgerHarness,
   key: string,
   options: EntryOptions = {},
-  quantumMs = 0,
+  mergeMs = 0,
 ): Promise<LedgerScheduled> {
-  return only(await ledger.schedule(topic, [entry(key, options)], quantumMs))
+  return only(await ledger.schedule(topic, [entry(key, options)], mergeMs))
 }
 
 export async function putAll(
@@ -206,9 +205,9 @@ export async function reschedule(
   { ledger, topic }: LedgerHarness,
   key: string,
   when: RingTime,
-  quantumMs = 0,
+  mergeMs = 0,
 ): Promise<LedgerRescheduled> {
-  return only(await ledger.reschedule(topic, [place(key)], when, quantumMs))
+  return only(await ledger.reschedule(topic, [place(key)], when, mergeMs))
 }
 
 export async function replay({ ledger, topic }: LedgerHarness, key: string): Promise<LedgerReplayed> {

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { positionOf } from '../../../src/list-position.ts'
+import { positionOf } from '../../../src/values/list-position.ts'
 import type { State } from '../../../src/task.ts'
 import type { EntryView } from '../../../src/timetable.ts'
 import { DEAD, DONE, FAR_MS, keysOf, keysOfOneCell, place, retryIn } from '../timetable/helpers.ts'

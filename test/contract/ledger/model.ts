@@ -1,7 +1,7 @@
 /** A ledger in plain JavaScript, as small as can be, and a workload by chance that both must answer alike. */
 import { expect } from 'vitest'
 import type { LedgerSettlement } from '../../../src/ledger.ts'
-import { LOSSES_OF_A_SUSPECT } from '../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import {
   DEAD,
   DONE,

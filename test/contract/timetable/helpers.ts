@@ -1,7 +1,7 @@
 /** The words in which the cases are written. */
 import { expect } from 'vitest'
-import { cellOf, type SlotBy } from '../../../src/cell.ts'
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
+import { cellOf, type SlotBy } from '../../../src/values/cell.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import type {
   CancelAnswer,
   Claim,
@@ -13,13 +13,13 @@ import type {
   NewEntry,
   Place,
   RescheduleAnswer,
-  RingTime,
   ScheduleAnswer,
   Selection,
   SettleAnswer,
   SettleOutcome,
   Timetable,
 } from '../../../src/timetable.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
 
 /** What a case gets: a timetable of its own, empty, with a way to let its clock move on. */
 export interface TimetableHarness {
@@ -108,9 +108,9 @@ export async function reschedule(
   { timetable, topic }: TimetableHarness,
   key: string,
   when: RingTime,
-  quantumMs = 0,
+  mergeMs = 0,
 ): Promise<RescheduleAnswer> {
-  return only(await timetable.reschedule(topic, [place(key)], when, quantumMs))
+  return only(await timetable.reschedule(topic, [place(key)], when, mergeMs))
 }
 
 export async function replay({ timetable, topic }: TimetableHarness, key: string): Promise<string> {

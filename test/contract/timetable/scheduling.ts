@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import {
   cancel,
   claim,
@@ -245,15 +245,15 @@ export const scheduling = theme('scheduling', [
     name: 'rings are rounded up to the quantum, never down',
     async run(harness) {
       const nowMs = await now(harness)
-      const quantumMs = 1_000
-      const base = Math.ceil((nowMs + FAR_MS) / quantumMs) * quantumMs
+      const mergeMs = 1_000
+      const base = Math.ceil((nowMs + FAR_MS) / mergeMs) * mergeMs
       const asked = [base - 999, base - 1, base, base + 1]
       const answers = await harness.timetable.schedule(
         harness.topic,
         asked.map((atMs, n) => entry(`at${n}`, { atMs })),
-        quantumMs,
+        mergeMs,
       )
-      expect(answers.map(({ dueMs }) => dueMs)).toEqual([base, base, base, base + quantumMs])
+      expect(answers.map(({ dueMs }) => dueMs)).toEqual([base, base, base, base + mergeMs])
       expect(await view(harness, 'at0')).toMatchObject({ ringMs: base, dueMs: base })
     },
   },

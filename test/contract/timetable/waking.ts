@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import {
   cancel,
   claim,

@@ -6,7 +6,7 @@
  * From then on two states are possible: as it was, and lapsed. An event is wrong only if it fits neither. Going on with
  * the first while it fits loses nothing, because the second can be reached from there at any later time.
  */
-import { LOSSES_OF_A_SUSPECT } from '../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import type { DeadCause } from '../../../src/task.ts'
 import type { ClaimEvent, Composition, SettleEvent, StartEvent } from '../history.ts'
 

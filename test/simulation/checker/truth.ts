@@ -3,7 +3,7 @@
  * rules look at nothing else. An effect that fits no possible state stays in the walk as if it had been right, so that
  * one mistake is told once.
  */
-import { LOSSES_OF_A_SUSPECT } from '../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import type { DeadCause } from '../../../src/task.ts'
 import type {
   BeginEvent,

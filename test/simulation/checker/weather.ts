@@ -1,5 +1,5 @@
 /** Whether the processes can see each other, and since when they have had time to come to terms. */
-import { BEAT_MS, GONE_MS } from '../../../src/cluster/sightings.ts'
+import { BEAT_MS, GONE_MS } from '../../../src/cluster/liveness.ts'
 import type { Composition, Event } from '../history.ts'
 
 /**

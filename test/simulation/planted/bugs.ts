@@ -26,12 +26,12 @@ const CELL = 'src/timetables/memory/cell.js'
 const CLAIMS = 'src/timetables/memory/claims.js'
 const STORE = 'src/store/ledger-store.js'
 const SQLITE = 'src/ledgers/sqlite/transitions.js'
-const WORKER = 'src/runtime/worker.js'
-const SIGHTINGS = 'src/cluster/sightings.js'
+const WORKER = 'src/consume/worker.js'
+const LIVENESS = 'src/cluster/liveness.js'
 const SHARES = 'src/cluster/shares.js'
 const CONFIGS = 'src/cluster/topic-configs.js'
-const DEMANDS = 'src/runtime/demands.js'
-const DESK = 'src/runtime/pull-desk.js'
+const PENDING_PULLS = 'src/pull/pending-pulls.js'
+const HTTP_PULL = 'src/pull/http-pull.js'
 
 export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
@@ -80,14 +80,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: "a delay is added to the client's clock",
     file: STORE,
-    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs);',
+    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, mergeMs);',
     replace:
-      "const answers = await this.#parts.ledger.schedule(topic, entries.map((one) => one.when.kind === 'delay' ? { ...one, when: { kind: 'at', ms: this.#parts.clock.now() + one.when.ms } } : one), quantumMs);",
+      "const answers = await this.#parts.ledger.schedule(topic, entries.map((one) => one.when.kind === 'delay' ? { ...one, when: { kind: 'at', ms: this.#parts.clock.now() + one.when.ms } } : one), mergeMs);",
     composition: 'center',
   },
   {
     name: 'the replication id is not looked at: what was lost is not missed',
-    file: 'src/runtime/loader.js',
+    file: 'src/store/loader.js',
     find: 'if (this.#epoch !== null && epoch !== this.#epoch)',
     replace: 'if (false)',
     composition: 'center',
@@ -138,9 +138,9 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a lost answer is sent again, whatever it was',
     file: STORE,
-    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, quantumMs);',
+    find: 'const answers = await this.#parts.ledger.schedule(topic, entries, mergeMs);',
     replace:
-      'const again = () => this.#parts.ledger.schedule(topic, entries, quantumMs); const answers = await again().catch(again);',
+      'const again = () => this.#parts.ledger.schedule(topic, entries, mergeMs); const answers = await again().catch(again);',
     composition: 'center',
   },
   {
@@ -152,7 +152,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a handler is started without a look at its lease',
-    file: 'src/runtime/admission.js',
+    file: 'src/consume/admission.js',
     find: 'return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX);',
     replace: 'return true;',
     composition: 'redis',
@@ -187,14 +187,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'dead one attempt too early',
-    file: 'src/runtime/verdict.js',
+    file: 'src/consume/verdict.js',
     find: 'if (failures >= retry.maxAttempts)',
     replace: 'if (failures >= retry.maxAttempts - 1)',
     composition: 'alone',
   },
   {
     name: 'dead one attempt too late',
-    file: 'src/runtime/verdict.js',
+    file: 'src/consume/verdict.js',
     find: 'if (failures >= retry.maxAttempts)',
     replace: 'if (failures > retry.maxAttempts)',
     composition: 'redis',
@@ -230,14 +230,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'nobody reads what transactions wrote',
-    file: 'src/runtime/news-reader.js',
-    find: 'await onNews(places);',
+    file: 'src/store/commit-feed.js',
+    find: 'await onCommitted(places);',
     replace: '',
     composition: 'center',
   },
   {
     name: 'what is written is not put into the timetable',
-    file: 'src/store/teller.js',
+    file: 'src/store/hint-writer.js',
     find: "tellings.push(this.#parts.table.put(topic, near, 'set'));",
     replace: '',
     composition: 'center',
@@ -251,15 +251,15 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a process that is gone is never found out',
-    file: SIGHTINGS,
-    find: 'if (sighting.silentMs >= GONE_MS)',
+    file: LIVENESS,
+    find: 'if (seen.silentMs >= GONE_MS)',
     replace: 'if (false)',
     composition: 'center',
     faults: ['crash'],
   },
   {
     name: 'silence counts while whoever listens was away itself',
-    file: SIGHTINGS,
+    file: LIVENESS,
     find: 'Math.min(nowMs - this.#lookedMs, WATCHED_MS_MAX)',
     replace: 'nowMs - this.#lookedMs',
     composition: 'alone',
@@ -267,8 +267,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: "who is alive is judged by the board's clock alone",
-    file: SIGHTINGS,
-    find: 'else if (sighting.isProven || heartbeat.ageMs < GONE_MS)',
+    file: LIVENESS,
+    find: 'else if (seen.isProven || heartbeat.ageMs < GONE_MS)',
     replace: 'else if (heartbeat.ageMs < GONE_MS)',
     composition: 'redis',
     faults: ['cut-timetable'],
@@ -312,14 +312,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'slots are numbered anew, and pullers stay with their old cells',
-    file: 'src/runtime/consumer.js',
+    file: 'src/consume/consumer.js',
     find: 'const isRedealt = slots !== this.#slots;',
     replace: 'const isRedealt = false;',
     composition: 'center',
   },
   {
     name: 'a change of settings is not compared with the version that it expected',
-    file: 'src/cluster/memory-board.js',
+    file: 'src/boards/memory-board.js',
     find: 'if (known.record.version !== expected)',
     replace: 'if (false)',
     composition: 'redis',
@@ -358,14 +358,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a pause stops handlers, and claims go on',
-    file: 'src/runtime/consumer.js',
-    find: 'return this.#takesWork() ? this.#room.reserve(whenRoom) : 0;',
-    replace: 'return this.#stopping === null ? this.#room.reserve(whenRoom) : 0;',
+    file: 'src/consume/consumer.js',
+    find: 'return this.#takesWork() ? this.#capacity.reserve(whenRoom) : 0;',
+    replace: 'return this.#stopping === null ? this.#capacity.reserve(whenRoom) : 0;',
     composition: 'redis',
   },
   {
     name: 'who is asked to resume goes by what it last heard, and may never have heard of the pause',
-    file: 'src/topic-settings.js',
+    file: 'src/api/topic-settings.js',
     find: 'await this.#configs.refresh();',
     replace: '',
     composition: 'redis',
@@ -374,7 +374,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'whoever declares the topic anew takes back what was set live',
-    file: 'src/topic-settings.js',
+    file: 'src/api/topic-settings.js',
     find: '{ declared, patch: { declared } }',
     replace: '{ declared, live: {}, patch: { declared } }',
     composition: 'center',
@@ -389,7 +389,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a claim that was handed out is repeated, and goes to two who asked',
-    file: DEMANDS,
+    file: PENDING_PULLS,
     find: 'if (!isAnswered)',
     replace: 'if (true)',
     composition: 'redis',
@@ -397,7 +397,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'whoever hung up is answered all the same, and nobody has the tasks',
-    file: DESK,
+    file: HTTP_PULL,
     find: 'if (!signal.aborted)',
     replace: 'if (true)',
     composition: 'alone',
@@ -414,15 +414,15 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a suspect is handed out with others',
-    file: DEMANDS,
-    find: "if (demand.room === 0 || (from === 'suspects' && taken.length > 0))",
-    replace: 'if (demand.room === 0)',
+    file: PENDING_PULLS,
+    find: "if (pull.room === 0 || (from === 'suspects' && taken.length > 0))",
+    replace: 'if (pull.room === 0)',
     composition: 'embedded',
     isPulled: true,
   },
   {
     name: 'what was claimed in time is handed out when its lease is over',
-    file: DEMANDS,
+    file: PENDING_PULLS,
     find: 'resolve(this.#fresh(tasks));',
     replace: 'resolve(tasks);',
     composition: 'redis',
@@ -430,7 +430,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'of what was pulled, the failures before are forgotten',
-    file: DESK,
+    file: HTTP_PULL,
     find: 'settleOutcomeOf(verdict, proof.failures,',
     replace: 'settleOutcomeOf(verdict, 0,',
     composition: 'center',

@@ -9,8 +9,9 @@ import {
   priorityNumber,
   tagsText,
 } from '../../../src/ledgers/rows.ts'
-import { ringMsAt } from '../../../src/ring-time.ts'
-import type { CancelAnswer, NewEntry, Place, RingTime } from '../../../src/timetable.ts'
+import { ringMsAt } from '../../../src/values/ring-time.ts'
+import type { CancelAnswer, NewEntry, Place } from '../../../src/timetable.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
 import { end, free, purge } from './endings.ts'
 import { type EndedRow, FREE, isHeld, type LiveRow } from './rows.ts'
 import type { Statement } from './statement.ts'
@@ -21,7 +22,7 @@ const NEVER_TRIED = { failures: 0, lost: 0, error: null, marked: false, ...FREE 
 export function schedule(
   statement: Statement,
   entries: readonly NewEntry[],
-  quantumMs: number,
+  mergeMs: number,
 ): LedgerScheduled[] {
   const { draft, moment } = statement
   return entries.map((entry): LedgerScheduled => {
@@ -33,7 +34,7 @@ export function schedule(
       return { outcome: 'kept', dueMs: old.due_ms, inFlight, hint: null }
     if (old === undefined) draft.count('scheduled', 1)
     else free(statement, old)
-    const row = newRow(statement, entry, ringMsAt(entry.when, moment.nowMs, moment.nowMs, quantumMs))
+    const row = newRow(statement, entry, ringMsAt(entry.when, moment.nowMs, moment.nowMs, mergeMs))
     draft.put(row)
     const outcome = old === undefined ? 'created' : 'replaced'
     return { outcome, dueMs: row.due_ms, inFlight, hint: hintOf(row) }
@@ -58,7 +59,7 @@ export function reschedule(
   statement: Statement,
   places: readonly Place[],
   when: RingTime,
-  quantumMs: number,
+  mergeMs: number,
 ): LedgerRescheduled[] {
   const { draft, moment } = statement
   const { nowMs } = moment
@@ -69,7 +70,7 @@ export function reschedule(
       if (row !== undefined) end(statement, row, 'cancelled')
       return { outcome: 'not-found', dueMs: null, hint: null }
     }
-    const dueMs = ringMsAt(when, nowMs, row.ring_ms, quantumMs)
+    const dueMs = ringMsAt(when, nowMs, row.ring_ms, mergeMs)
     free(statement, row)
     const moved = { ...row, due_ms: dueMs, ring_ms: dueMs, updated_ms: nowMs, failures: 0, lost: 0, ...FREE }
     draft.put(moved)

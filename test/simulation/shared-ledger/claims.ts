@@ -1,7 +1,7 @@
 /** The one condition that decides every claim (src/ledger.ts), and what prolongs one. */
 import type { Extended, ClaimVerdict, LedgerClaimRequest } from '../../../src/ledger.ts'
 import { ALONE, claimedTaskOf, hintOf, STARTED_ALONE } from '../../../src/ledgers/rows.ts'
-import { LOSSES_OF_A_SUSPECT } from '../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import type { Place } from '../../../src/timetable.ts'
 import { convict, end, free } from './endings.ts'
 import { FREE, isHeld, type LiveRow } from './rows.ts'

@@ -20,7 +20,7 @@ export class TopicDraft {
   readonly #ended: EndedRow[] = []
   readonly #forgotten: EndedRow[] = []
   readonly #tally = new Map<Counter, number>()
-  readonly #news: Place[] = []
+  readonly #committed: Place[] = []
   /** For messages. */
   doing = 'write'
 
@@ -101,7 +101,7 @@ export class TopicDraft {
   }
 
   tell(places: readonly Place[]): void {
-    for (const { key, cell } of places) this.#news.push({ key, cell })
+    for (const { key, cell } of places) this.#committed.push({ key, cell })
   }
 
   /** What was written becomes the truth. */
@@ -117,7 +117,7 @@ export class TopicDraft {
     for (const row of this.#ended) this.#table.addEnded(row)
     for (const row of this.#forgotten) this.#table.removeEnded(row)
     for (const [counter, by] of this.#tally) this.#table.counters[counter] += by
-    this.#table.news.push(...this.#news)
+    this.#table.committed.push(...this.#committed)
   }
 
   release(): void {

@@ -1,6 +1,6 @@
 /** How a live row becomes one that ended, with the books. */
 import { DEAD, ENDED_STATES, type EndedState } from '../../../src/ledgers/rows.ts'
-import { poisonText } from '../../../src/rescue.ts'
+import { poisonText } from '../../../src/values/rescue.ts'
 import type { DeadCause } from '../../../src/task.ts'
 import type { Place } from '../../../src/timetable.ts'
 import { endedRow, type LiveRow } from './rows.ts'

@@ -1,7 +1,8 @@
 /** Listings and searches: by state, tag, prefix and time. */
 import { ENDED_STATES, endedView, liveView, tagsOf } from '../../../src/ledgers/rows.ts'
-import { compareKeys, comparePositions, positionOf } from '../../../src/list-position.ts'
-import type { EntryView, ListPosition, ListQuery, Selection } from '../../../src/timetable.ts'
+import { compareKeys, comparePositions, positionOf } from '../../../src/values/list-position.ts'
+import type { EntryView, ListQuery, Selection } from '../../../src/timetable.ts'
+import type { ListPosition } from '../../../src/values/list-position.ts'
 import type { TopicTable } from './topic-table.ts'
 
 /** Keys that one page of `find` brings. */

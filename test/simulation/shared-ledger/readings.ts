@@ -1,8 +1,9 @@
 /** What onlookers and loaders see of what is committed. Nothing here changes anything. */
 import type { Loaded, Recount } from '../../../src/ledger.ts'
 import { CANCELLED, DEAD, DONE, endedView, hintOf, liveView, OBSOLETE } from '../../../src/ledgers/rows.ts'
-import { compareFrontiers } from '../../../src/list-position.ts'
-import type { Books, Counts, EntryView, Frontier, Hint, Place } from '../../../src/timetable.ts'
+import { compareFrontiers } from '../../../src/values/list-position.ts'
+import type { Books, Counts, EntryView, Place } from '../../../src/timetable.ts'
+import type { Frontier, Hint } from '../../../src/hint-table.ts'
 import { isHeld, type LiveRow, type Moment } from './rows.ts'
 import type { TopicTable } from './topic-table.ts'
 

@@ -1,8 +1,8 @@
 /** How claims end. */
-import { LAST_INSTANT_MS } from '../../../src/instant.ts'
+import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import type { LedgerSettled, LedgerSettlement } from '../../../src/ledger.ts'
 import { hintOf, STARTED_ALONE } from '../../../src/ledgers/rows.ts'
-import { LOSSES_OF_A_SUSPECT, rescueDelayMs } from '../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT, rescueDelayMs } from '../../../src/values/rescue.ts'
 import { heldUnder } from './claims.ts'
 import { bury, convict, end, free } from './endings.ts'
 import { FREE, isHeld, type LiveRow } from './rows.ts'

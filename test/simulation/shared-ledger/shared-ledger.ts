@@ -23,7 +23,7 @@ export interface Snapshot {
   readonly live: readonly LiveRow[]
   /** By their states, and in the order in which they ended. */
   readonly ended: readonly EndedRow[]
-  readonly news: readonly Place[]
+  readonly committed: readonly Place[]
 }
 
 /** The server: its data outlive sessions. */
@@ -66,7 +66,7 @@ export class SharedLedger {
     return {
       live: this.live(topic),
       ended: states.flatMap((rows) => rows.slice(0, rows.size)),
-      news: [...table.news],
+      committed: [...table.committed],
     }
   }
 

@@ -22,14 +22,13 @@ import type {
   CellAddress,
   Counts,
   EntryView,
-  Frontier,
-  Hint,
   ListQuery,
   NewEntry,
   Place,
-  RingTime,
   Selection,
 } from '../../../src/timetable.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
+import type { Frontier, Hint } from '../../../src/hint-table.ts'
 import { answered } from './answered.ts'
 import { cancel, forget, purgeAll, replay, reschedule, schedule } from './changes.ts'
 import { begin, claim, extend } from './claims.ts'
@@ -45,8 +44,8 @@ import type { Statement } from './statement.ts'
 import type { TopicTable } from './topic-table.ts'
 import { within } from './within.ts'
 
-/** News that one call brings. */
-const NEWS_MAX = 1_000
+/** One call returns at most this many committed writes. */
+const COMMITTED_MAX = 1_000
 
 /** The ledger as one process has it open. */
 export class SharedSession implements Ledger {
@@ -64,9 +63,9 @@ export class SharedSession implements Ledger {
     this.#tellWithinMs = tellWithinMs
   }
 
-  schedule(topic: string, entries: readonly NewEntry[], quantumMs: number): Promise<LedgerScheduled[]> {
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
     if (entries.length > 0) this.#engine.makeTopic(topic)
-    return this.#writeTelling(topic, 'schedule', (statement) => schedule(statement, entries, quantumMs))
+    return this.#writeTelling(topic, 'schedule', (statement) => schedule(statement, entries, mergeMs))
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
@@ -77,10 +76,10 @@ export class SharedSession implements Ledger {
     topic: string,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
     return this.#writeTelling(topic, 'reschedule', (statement) =>
-      reschedule(statement, places, when, quantumMs),
+      reschedule(statement, places, when, mergeMs),
     )
   }
 
@@ -208,8 +207,8 @@ export class SharedSession implements Ledger {
     return this.#engine.moment().nowMs
   }
 
-  news(topic: string): Promise<Place[]> {
-    return this.#read(topic, ({ news }) => news.splice(0, NEWS_MAX))
+  committedWrites(topic: string): Promise<Place[]> {
+    return this.#read(topic, ({ committed }) => committed.splice(0, COMMITTED_MAX))
   }
 
   listen(onNear: (topic: string | null) => void): () => void {
@@ -281,7 +280,7 @@ function gone(): TocsinError {
   return new TocsinError('ledger-unavailable', 'this session of the shared ledger is closed')
 }
 
-/** As src/runs.ts says it, which puts the answers of one call together. */
+/** As src/lib/batcher.ts says it, which puts the answers of one call together. */
 function inPart(gap: number, count: number): TocsinError {
   return new TocsinError('interrupted', `${count} took effect; then: ${locked('settle').message}`, {
     accepted: gap,

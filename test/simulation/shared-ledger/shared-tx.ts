@@ -1,4 +1,4 @@
-import { badTx, type Tx } from '../../../src/tx.ts'
+import { badTx, type Tx } from '../../../src/values/tx.ts'
 import type { Engine } from './engine.ts'
 import type { Transaction } from './transaction.ts'
 

@@ -1,5 +1,5 @@
 import { type Counter, COUNTERS, DEAD } from '../../../src/ledgers/rows.ts'
-import { compareKeys } from '../../../src/list-position.ts'
+import { compareKeys } from '../../../src/values/list-position.ts'
 import type { Place } from '../../../src/timetable.ts'
 import { addressOf, type EndedRow, type LiveRow } from './rows.ts'
 import { SortedList } from './sorted-list.ts'
@@ -16,7 +16,7 @@ export class TopicTable {
   readonly byRing = new SortedList<LiveRow>(compareRings)
   readonly counters = Object.fromEntries(COUNTERS.map((name) => [name, 0])) as Counters
   /** What callers' transactions wrote that are over, and nobody has asked for yet. */
-  readonly news: Place[] = []
+  readonly committed: Place[] = []
 
   row({ cell, key }: Place): LiveRow | undefined {
     return this.#cells.get(cell)?.get(key)

@@ -1,5 +1,5 @@
 import { TocsinError } from '../../../src/errors.ts'
-import { badTx } from '../../../src/tx.ts'
+import { badTx } from '../../../src/values/tx.ts'
 import type { TopicDraft } from './draft.ts'
 import type { Engine } from './engine.ts'
 import type { Statement } from './statement.ts'

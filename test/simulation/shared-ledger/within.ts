@@ -1,5 +1,6 @@
 import type { LedgerRescheduled, LedgerTransaction } from '../../../src/ledger.ts'
-import type { CancelAnswer, Place, RingTime, Selection } from '../../../src/timetable.ts'
+import type { CancelAnswer, Place, Selection } from '../../../src/timetable.ts'
+import type { RingTime } from '../../../src/values/ring-time.ts'
 import { answered } from './answered.ts'
 import { cancel, reschedule, schedule } from './changes.ts'
 import { isNear, type NearAnswers, TELL_WITHIN_MS } from './engine.ts'
@@ -22,33 +23,33 @@ export function within(transaction: Transaction, session: number): LedgerTransac
     statement: Statement,
     places: readonly Place[],
     when: RingTime,
-    quantumMs: number,
+    mergeMs: number,
   ): LedgerRescheduled[] => {
     statement.draft.tell(places)
-    const answers = reschedule(statement, places, when, quantumMs)
+    const answers = reschedule(statement, places, when, mergeMs)
     tellIfNear(statement, answers)
     return answers
   }
   return {
-    schedule: (topic, entries, quantumMs) =>
+    schedule: (topic, entries, mergeMs) =>
       write(topic, 'schedule', (statement) => {
         statement.draft.tell(entries)
-        const answers = schedule(statement, entries, quantumMs)
+        const answers = schedule(statement, entries, mergeMs)
         tellIfNear(statement, answers)
         return answers
       }),
     cancel: (topic, places) => write(topic, 'cancel', (statement) => cancelled(statement, places)),
-    reschedule: (topic, places, when, quantumMs) =>
-      write(topic, 'reschedule', (statement) => rescheduled(statement, places, when, quantumMs)),
+    reschedule: (topic, places, when, mergeMs) =>
+      write(topic, 'reschedule', (statement) => rescheduled(statement, places, when, mergeMs)),
     cancelBy: (topic, cells, what) =>
       write(topic, 'cancel', (statement) => {
         const places = found(statement, cells, what)
         return { places, answers: cancelled(statement, places) }
       }),
-    rescheduleBy: (topic, cells, what, when, quantumMs) =>
+    rescheduleBy: (topic, cells, what, when, mergeMs) =>
       write(topic, 'reschedule', (statement) => {
         const places = found(statement, cells, what)
-        return { places, answers: rescheduled(statement, places, when, quantumMs) }
+        return { places, answers: rescheduled(statement, places, when, mergeMs) }
       }),
   }
 }

@@ -2,7 +2,7 @@
  * I2, I3, I4, I6, I7, I9, I10 as far as claims can break them: the truth gives away a task only if it lives, its time has
  * come, and nobody has it.
  */
-import { LOSSES_OF_A_SUSPECT } from '../../../../src/rescue.ts'
+import { LOSSES_OF_A_SUSPECT } from '../../../../src/values/rescue.ts'
 import type { Findings } from '../findings.ts'
 import type { ClaimStep, Truth, VersionEnd } from '../truth.ts'
 

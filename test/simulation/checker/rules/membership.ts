@@ -3,8 +3,8 @@
  * them has its share by capacity, only it claims there, and all stays as it is. I15: nobody is found gone who was not
  * silent for long enough, while whoever says so was there to listen.
  */
-import { cellOf } from '../../../../src/cell.ts'
-import { BEAT_MS, GONE_MS } from '../../../../src/cluster/sightings.ts'
+import { cellOf } from '../../../../src/values/cell.ts'
+import { BEAT_MS, GONE_MS } from '../../../../src/cluster/liveness.ts'
 import type { CardEvent, ClaimEvent, SlotsEvent } from '../../history.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'

@@ -1,0 +1,279 @@
+/** From what a user says about where tasks live to a store that works. */
+import type { Board } from '../board.ts'
+import type { Clock } from '../clock.ts'
+import { type Duration, durationMs } from '../values/duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import type { Ledger } from '../ledger.ts'
+import type { PostgresConfig, PostgresOptions } from '../ledgers/postgres/options.ts'
+import type { SqliteConfig, SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
+import type { Logger } from '../telemetry/logger.ts'
+import { badOption, wholeNumber } from '../values/options.ts'
+import type { Random } from '../random.ts'
+import type { TaskStore } from '../store.ts'
+import { ledgerClock } from '../store/ledger-clock.ts'
+import { LedgerStore } from '../store/ledger-store.ts'
+import { MemoryTimetable } from '../timetables/memory/timetable.ts'
+import type { RedisConfig, RedisOptions } from '../timetables/redis/options.ts'
+
+export interface StoreOptions {
+  /**
+   * Where timers wait. 'memory:' keeps them in this process, and nothing outlives it, unless there is a ledger;
+   * 'redis://…' or 'rediss://…' shares them among processes; `redis(options)` of 'tocsin/redis' says more about a
+   * Redis than a URL can.
+   */
+  readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
+  /**
+   * Where tasks are kept, so that they outlive this process: 'sqlite:./data/tocsin.db', for one process, or
+   * 'postgres://user@host/database', for many; `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool })` of
+   * 'tocsin/postgres' say more than a URL can. Several PostgreSQL databases share the tasks: [url, url]. Without a
+   * timetable and without this: 'sqlite:./.tocsin/tocsin.db'.
+   */
+  readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
+  /** What every Redis key begins with, so that several Tocsins can share one Redis. 'toc' by default. */
+  readonly prefix?: string | undefined
+  /** How long a call to Redis, or to the ledger, may take before it is given up. 5 s by default. */
+  readonly callTimeout?: Duration | undefined
+  /** How many Redis replicas must have a write before it counts as accepted. 0 by default. */
+  readonly waitReplicas?: number | undefined
+}
+
+type OneLedger = `sqlite:${string}` | (string & {}) | SqliteConfig | PostgresConfig
+
+interface Surroundings {
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+}
+
+export const STORE_FIELDS: readonly string[] = [
+  'timetable',
+  'ledger',
+  'prefix',
+  'callTimeout',
+  'waitReplicas',
+]
+
+/** A timetable that is filled by looking holds no more than so many of a topic. */
+const POLLED_MAX = 50_000
+
+const DEFAULT_LEDGER = './.tocsin/tocsin.db'
+const CALL_TIMEOUT = '5s'
+const CALL_TIMEOUT_MS_MIN = 10
+const WAIT_REPLICAS_MAX = 100
+/** An address without its scheme. */
+const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
+const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
+
+/** Where tasks live, and where the nodes tell each other of themselves: beside the truth. */
+export interface OpenedStore {
+  readonly store: TaskStore
+  readonly board?: Board
+}
+
+export async function openStore(options: StoreOptions, surroundings: Surroundings): Promise<OpenedStore> {
+  const { timetable, ledger: given } = options
+  const redis = redisOptions(timetable)
+  const postgres = postgresOptions(given)
+  if (redis !== null) {
+    if (postgres !== null) return openCenter(redis, postgres, options, surroundings)
+    if (given !== undefined) throw notTogether(given)
+    return openRedisStore(redis, options, surroundings)
+  }
+  if (timetable !== undefined && timetable !== 'memory:') throw unknownTimetable(timetable)
+  const isDurable = given !== undefined || timetable === undefined
+  refuseIdle(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
+  const { clock, random, logger } = surroundings
+  if (postgres !== null) {
+    const ledger = await openPostgresLedger(postgres, options, surroundings, true)
+    const store = new LedgerStore({ ...surroundings, table: polledTable(ledger, surroundings), ledger })
+    return { store, board: ledger.board }
+  }
+  const table = new MemoryTimetable(clock, random)
+  if (!isDurable) return { store: table }
+  const file = await sqliteFile(given)
+  const callTimeoutMs = checkCallTimeout(options.callTimeout)
+  // Here, not above: whoever has no SQLite need not load its binary.
+  const { openSqlite } = await import('../ledgers/sqlite/open.ts')
+  const ledger = openSqlite({ ...file, callTimeoutMs }, clock, logger)
+  return { store: new LedgerStore({ ...surroundings, table, ledger }), board: ledger.board }
+}
+
+/** Redis rings, PostgreSQL decides. */
+async function openCenter(
+  redis: RedisOptions,
+  postgres: readonly PostgresOptions[],
+  options: StoreOptions,
+  surroundings: Surroundings,
+): Promise<OpenedStore> {
+  if (options.waitReplicas !== undefined)
+    throw badOption('waitReplicas', 'with a ledger nothing is lost that Redis loses; leave it out')
+  const settings = redisSettings(options)
+  const ledger = await openPostgresLedger(postgres, options, surroundings, false)
+  try {
+    const { openRedisHints } = await import('../timetables/redis/open.ts')
+    // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
+    const prefix = `${settings.prefix}:${ledger.id}`
+    const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
+    const makeSpare = () => polledTable(ledger, surroundings)
+    const store = new LedgerStore({ ...surroundings, table, ledger, makeSpare })
+    return { store, board: ledger.board }
+  } catch (error) {
+    await ledger.close()
+    throw error
+  }
+}
+
+/** Rings in this process, by the ledger's clock. */
+function polledTable(ledger: Ledger, { clock, random }: Surroundings): MemoryTimetable {
+  return new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
+}
+
+async function openPostgresLedger(
+  given: readonly PostgresOptions[],
+  { callTimeout }: StoreOptions,
+  surroundings: Surroundings,
+  /** Other processes have to be told of what rings before they look again. */
+  isAlone: boolean,
+): Promise<Ledger & { readonly id: string; readonly board: Board }> {
+  const callTimeoutMs = checkCallTimeout(callTimeout)
+  // Here, not above: whoever has no PostgreSQL need not have its driver.
+  const { checkPostgresOptions } = await import('../ledgers/postgres/options.ts')
+  const { openPostgres } = await import('../ledgers/postgres/open.ts')
+  const { TELL_WITHIN_MS } = await import('../ledgers/postgres/transactions.ts')
+  const tellWithinMs = isAlone ? TELL_WITHIN_MS : 0
+  const checked = given.map((one) => checkPostgresOptions(one))
+  const opening = checked.map((one, i) =>
+    openPostgres(one, { callTimeoutMs, tellWithinMs, shard: `${i + 1} of ${checked.length}` }, surroundings),
+  )
+  const opened = await Promise.allSettled(opening)
+  const failed = opened.find((one) => one.status === 'rejected')
+  const ledgers = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  if (failed !== undefined) {
+    await Promise.all(ledgers.map((ledger) => ledger.close()))
+    throw failed.reason
+  }
+  const [first] = ledgers
+  if (first === undefined) throw badOption('ledger', 'expected at least one database')
+  if (ledgers.length === 1) return first
+  if (new Set(ledgers.map(({ id }) => id)).size < ledgers.length) {
+    await Promise.all(ledgers.map((ledger) => ledger.close()))
+    throw badOption('ledger', 'the same database is named twice')
+  }
+  const { ShardedLedger } = await import('../ledgers/sharded.ts')
+  return Object.assign(new ShardedLedger(ledgers), { id: first.id, board: first.board })
+}
+
+async function openRedisStore(
+  redis: RedisOptions,
+  options: StoreOptions,
+  surroundings: Surroundings,
+): Promise<OpenedStore> {
+  const settings = redisSettings(options)
+  // Here, not above: whoever has no Redis need not load its client, which takes a quarter of a second.
+  const { openRedis } = await import('../timetables/redis/open.ts')
+  const store = await openRedis(redis, settings, surroundings)
+  return { store, board: store.board }
+}
+
+function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptions): {
+  prefix: string
+  callTimeoutMs: number
+  waitReplicas: number
+} {
+  // A brace would steer where Redis Cluster puts the keys.
+  if (typeof prefix !== 'string' || !PREFIX.test(prefix))
+    throw badOption(
+      'prefix',
+      `expected 1 to 64 letters, digits, '.', '_' or '-', got ${describeValue(prefix)}`,
+    )
+  return {
+    prefix,
+    callTimeoutMs: checkCallTimeout(callTimeout),
+    waitReplicas: wholeNumber(waitReplicas ?? 0, 0, WAIT_REPLICAS_MAX, 'waitReplicas'),
+  }
+}
+
+function redisOptions(timetable: unknown): RedisOptions | null {
+  if (typeof timetable === 'string') return /^rediss?:/i.test(timetable) ? { url: timetable } : null
+  // By its mark, not by `instanceof`: two copies of the package in one process still understand each other.
+  const config = timetable as RedisConfig | null | undefined
+  return config?.kind === 'redis' ? config.options : null
+}
+
+/** Null: this is no PostgreSQL. */
+function postgresOptions(ledger: unknown): PostgresOptions[] | null {
+  if (Array.isArray(ledger)) {
+    const all = ledger.map((one) => postgresOptions(one)?.[0])
+    if (all.every((one) => one !== undefined)) return all
+    throw badOption('ledger', 'several databases share the tasks only if each is a PostgreSQL')
+  }
+  if (typeof ledger === 'string') return /^postgres(ql)?:/i.test(ledger) ? [{ url: ledger }] : null
+  const config = ledger as PostgresConfig | null | undefined
+  return config?.kind === 'postgres' ? [config.options] : null
+}
+
+async function sqliteFile(ledger: unknown): Promise<{ path: string; database?: SqliteDatabase | undefined }> {
+  if (ledger === undefined) return { path: DEFAULT_LEDGER }
+  const config = ledger as SqliteConfig | null
+  const isText = typeof ledger === 'string'
+  if (isText ? !/^sqlite:/i.test(ledger) : config?.kind !== 'sqlite') throw unknownLedger(ledger)
+  const given: SqliteOptions = isText
+    ? { path: ledger.replace(/^sqlite:(\/\/(?=\/))?/i, '') }
+    : (config as SqliteConfig).options
+  const { pathOf } = await import('../ledgers/sqlite/options.ts')
+  return { path: pathOf(given), database: given.database }
+}
+
+function checkCallTimeout(callTimeout: Duration | undefined): number {
+  const ms = durationMs(callTimeout ?? CALL_TIMEOUT, 'callTimeout')
+  if (ms >= CALL_TIMEOUT_MS_MIN) return ms
+  throw badOption('callTimeout', `expected at least ${CALL_TIMEOUT_MS_MIN}ms, got ${ms}ms`)
+}
+
+function refuseIdle(options: StoreOptions, names: readonly (keyof StoreOptions)[]): void {
+  const idle = names.find((name) => options[name] !== undefined)
+  if (idle === undefined) return
+  throw badOption(idle, "means something for a Redis timetable only, not for 'memory:'")
+}
+
+function unknownTimetable(timetable: unknown): TocsinError {
+  if (typeof timetable === 'string' && /^sqlite:/i.test(timetable))
+    return badOption('timetable', `a file is a ledger; write { ledger: ${describeValue(timetable)} }`)
+  if (typeof timetable === 'string' && HOST_AND_PORT.test(timetable))
+    return badOption('timetable', `${withoutSecret(timetable)} has no scheme; write 'redis://host:port'`)
+  return unsupported(`timetable ${withoutSecret(timetable)}`, 'timetable')
+}
+
+function unknownLedger(ledger: unknown): TocsinError {
+  if (typeof ledger === 'string' && /^[^:]*\.(db|sqlite3?)$/i.test(ledger))
+    return badOption('ledger', `${describeValue(ledger)} has no scheme; write 'sqlite:${ledger}'`)
+  if (typeof (ledger as { inTransaction?: unknown } | null)?.inTransaction === 'boolean')
+    return badOption(
+      'ledger',
+      "a database is given as it is; write sqlite({ database }), from 'tocsin/sqlite'",
+    )
+  if (ledger === 'memory:')
+    return badOption('ledger', "memory is a timetable, and keeps nothing; write { timetable: 'memory:' }")
+  return unsupported(`ledger ${withoutSecret(ledger)}`, 'ledger')
+}
+
+function notTogether(ledger: unknown): TocsinError {
+  const what =
+    typeof ledger === 'string' && !/^sqlite:/i.test(ledger) ? withoutSecret(ledger) : 'a SQLite file'
+  return unsupported(`a Redis timetable with ${what} as its ledger`, 'ledger')
+}
+
+/** Other stores' URLs may hold a password, too. */
+function withoutSecret(value: unknown): string {
+  if (typeof value !== 'string') return describeValue(value)
+  const shown = value.slice(value.lastIndexOf('@') + 1)
+  return describeValue(shown === value ? value : `…@${shown}`)
+}
+
+function unsupported(what: string, field: string): TocsinError {
+  return new TocsinError(
+    'unsupported',
+    `${what} is not available in this version. What works: Tocsin.open(), which keeps tasks in ./.tocsin/tocsin.db; Tocsin.open({ ledger: 'sqlite:./my.db' }); Tocsin.open({ timetable: 'redis://localhost:6379' }); Tocsin.open({ ledger: 'postgres://localhost/db' }), with a Redis timetable or without; and Tocsin.open({ timetable: 'memory:' }), which loses them when the process ends`,
+    { field },
+  )
+}

@@ -1,0 +1,400 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { hostname } from 'node:os'
+import type { Board } from '../board.ts'
+import { type Clock, sleep, systemClock } from '../clock.ts'
+import { Cluster } from '../cluster/cluster.ts'
+import { MemoryBoard } from '../boards/memory-board.ts'
+import { DEFAULT_CONFIG, driftOf } from '../values/config.ts'
+import { STOP_TIMEOUT } from './start-consumer.ts'
+import { type Duration, durationMs } from '../values/duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
+import type { Jsonified } from '../values/json.ts'
+import { checkTopicName } from '../values/key.ts'
+import { type Logger, plainLogger, silentLogger } from '../telemetry/logger.ts'
+import { type Meter, noMeter } from '../telemetry/meter.ts'
+import { badOption, checkOptions, nearest, needsLedger } from '../values/options.ts'
+import { type Random, systemRandom } from '../random.ts'
+import { RateLimiter } from '../lib/rate-limiter.ts'
+import type { TaskStore, TopicAudit } from '../store.ts'
+import { openStore, STORE_FIELDS, type StoreOptions } from './open-store.ts'
+import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic-definition.ts'
+import type { Consumer, Topic } from './topic.ts'
+import { TopicHandle } from './topic-handle.ts'
+import { TopicSettings } from './topic-settings.ts'
+import { VERSION } from '../values/version.ts'
+
+export interface OpenOptions extends StoreOptions {
+  /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
+  readonly logger?: Logger | false | undefined
+  /** What this process is called among the others: 'host:pid' by default. */
+  readonly node?: string | undefined
+}
+
+/** A process of the cluster. */
+export interface NodeInfo {
+  readonly name: string
+  readonly host: string
+  readonly pid: number
+  readonly version: string
+  readonly startedAt: Date
+  /** It is this process. */
+  readonly isSelf: boolean
+  /** How many calls of handlers may run at a time, all topics together. */
+  readonly capacity: number
+  /** The slots that it pulls, by topic. */
+  readonly slots: Readonly<Record<string, readonly number[]>>
+  /** Tasks in its hands. */
+  readonly inFlight: number
+  /** Tasks whose handlers answered in time, since it started. */
+  readonly handled: number
+  /** How far its clock is ahead of the server's; null: not measured. */
+  readonly clockAheadMs: number | null
+}
+
+/** Counts what happens, and how long the store takes. */
+export interface Instruments extends Meter {
+  timed(store: TaskStore): TaskStore
+}
+
+/** What a Tocsin is made of; tests bring their own clock. */
+export interface TocsinParts {
+  readonly store: TaskStore
+  /** What the nodes tell each other; one for this process alone by default. */
+  readonly board?: Board | undefined
+  /** What this process is called. */
+  readonly node?: string | undefined
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly meter?: Meter | undefined
+}
+
+interface KnownTopic {
+  readonly handle: TopicHandle<unknown, unknown>
+  readonly settings: TopicSettings
+  /** Only its name was given so far. */
+  isBare: boolean
+}
+
+export class Tocsin implements AsyncDisposable {
+  readonly #parts: TocsinParts
+  readonly #board: Board
+  readonly #cluster: Cluster
+  readonly #announcer: Announcer
+  readonly #topics = new Map<string, KnownTopic>()
+  readonly #consumers = new Set<Consumer>()
+  #closing: Promise<void> | null = null
+
+  /** `instruments` are for a server that tells figures. */
+  static async open(options: OpenOptions = {}, instruments?: Instruments): Promise<Tocsin> {
+    if (typeof options === 'string') throw addressAlone(options)
+    checkOptions(options, OPEN_FIELDS, 'open')
+    const logger = checkLogger(options.logger)
+    const node = checkNode(options.node)
+    const surroundings = { clock: systemClock, random: systemRandom, logger }
+    const opened = await openStore(options, surroundings)
+    const store = instruments?.timed(opened.store) ?? opened.store
+    const toc = new Tocsin({ ...surroundings, ...opened, store, node, meter: instruments })
+    try {
+      await toc.join()
+    } catch (error) {
+      await toc.close()
+      throw error
+    }
+    return toc
+  }
+
+  /** Use `Tocsin.open`. */
+  protected constructor(parts: TocsinParts) {
+    if (parts === undefined)
+      throw new TocsinError('bad-option', 'a Tocsin is opened, not made: write await Tocsin.open()')
+    this.#parts = parts
+    const { clock, random, logger } = parts
+    this.#announcer = new Announcer(logger)
+    this.#board = parts.board ?? new MemoryBoard(clock)
+    this.#cluster = new Cluster({
+      board: this.#board,
+      clock,
+      random,
+      logger,
+      announcer: this.#announcer,
+      identity: {
+        name: parts.node ?? `${hostname()}:${process.pid}`,
+        host: hostname(),
+        pid: process.pid,
+        version: VERSION,
+      },
+      timetableNowMs: () => parts.store.nowMs(),
+      slotsOf: (topic) => this.#slotsOf(topic),
+    })
+  }
+
+  /** Hears by which settings the topics run, and tells the other nodes that it is there. */
+  protected async join(): Promise<void> {
+    await this.#cluster.open()
+  }
+
+  /** A topic by its definition, shared by producers and workers; or by its name, with settings or without. */
+  topic<In, Out>(definition: TopicDefinition<In, Out>): Topic<In, Out>
+  topic<S extends StandardSchemaV1>(
+    name: string,
+    config: WithSchema<S>,
+  ): Topic<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
+  topic<T = unknown>(name: string, config?: WithoutSchema): Topic<T, Jsonified<T>>
+  topic(given: TopicDefinition<unknown, unknown> | string, config?: WithoutSchema): Topic<unknown, unknown> {
+    this.#checkOpen()
+    const byName = typeof given === 'string'
+    const definition = byName ? defineTopic(given, config) : checkDefinition(given)
+    const known = this.#topics.get(definition.name)
+    if (known === undefined) return this.#declare(definition, byName && config === undefined)
+    if (byName && config === undefined) return known.handle
+    // First used by its name alone, perhaps by a producer, and declared now.
+    if (known.isBare) known.handle.declare(definition)
+    else checkSameDefinition(known.handle.definition, definition)
+    known.isBare = false
+    return known.handle
+  }
+
+  /** @internal Resolves when the store answers: its clock of record. */
+  recordMs(): Promise<number> {
+    return this.#parts.store.nowMs()
+  }
+
+  /** @internal How far what rings soon is behind the clock; null: there is nothing to load, or nobody consumes it here. */
+  loaderLagMs(topic: string): number | null {
+    return this.#parts.store.ledger?.loaderLagMs(topic) ?? null
+  }
+
+  /** @internal By its name alone, with what only a server asks for. */
+  handle(name: string): TopicHandle<unknown, unknown> {
+    this.topic(name)
+    return (this.#topics.get(name) as KnownTopic).handle
+  }
+
+  /** Answers a function that ends it. */
+  on<N extends EventName>(event: N, listener: (event: TocsinEvents[N]) => unknown): () => void {
+    if (!EVENT_NAMES.includes(event)) {
+      const near = nearest(String(event), EVENT_NAMES)
+      const hint = near === null ? `events: ${EVENT_NAMES.join(', ')}` : `did you mean '${near}'?`
+      throw new TocsinError('bad-option', `on: no event ${describeValue(event)}; ${hint}`, {
+        field: 'event',
+        hint,
+      })
+    }
+    if (typeof listener !== 'function')
+      throw badOption('listener', `expected a function, got ${describeValue(listener)}`)
+    return this.#announcer.on(event, listener)
+  }
+
+  /**
+   * Whether the books of each topic balance, and whether the ledger and the timetable know the same tasks; what does
+   * not fit is put right and counted. Needs a ledger.
+   */
+  async audit(): Promise<TopicAudit[]> {
+    this.#checkOpen()
+    const { ledger } = this.#parts.store
+    if (ledger === undefined) throw needsLedger('audit()')
+    return ledger.audit()
+  }
+
+  /** The processes of the cluster that are alive, this one first. */
+  async nodes(): Promise<NodeInfo[]> {
+    this.#checkOpen()
+    return (await this.#cluster.cards()).map(({ card, isSelf }) => ({
+      name: card.name,
+      host: card.host,
+      pid: card.pid,
+      version: card.version,
+      startedAt: new Date(card.startedMs),
+      isSelf,
+      capacity: card.topics.reduce((sum, { capacity }) => sum + capacity, 0),
+      slots: Object.fromEntries(card.topics.map(({ topic, owned }) => [topic, owned])),
+      ...card.figures,
+    }))
+  }
+
+  /**
+   * Whose requests servers answer, the same for all of them.
+   * @internal
+   */
+  get tokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
+    this.#checkOpen()
+    return this.#board
+  }
+
+  /**
+   * Somebody created it, as far as this process has heard.
+   * @internal
+   */
+  knows(topic: string): boolean {
+    return this.#cluster.configs.get(topic) !== null
+  }
+
+  /**
+   * Of all topics that somebody created, as far as this process has heard, in order.
+   * @internal
+   */
+  topicNames(): string[] {
+    return this.#cluster.configs.names()
+  }
+
+  /**
+   * Hears now what it would hear with the next beat.
+   * @internal
+   */
+  async refreshTopics(): Promise<void> {
+    this.#checkOpen()
+    await this.#cluster.configs.refresh()
+  }
+
+  /**
+   * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
+   * it would wait for itself.
+   */
+  async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    checkOptions(options, ['timeout'], 'close')
+    const timeoutMs = durationMs(options.timeout ?? STOP_TIMEOUT, 'timeout')
+    this.#closing ??= this.#close(timeoutMs)
+    await this.#closing
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #close(timeout: number): Promise<void> {
+    // What was accepted before is written; what comes now is refused.
+    const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
+    const { clock } = this.#parts
+    const endMs = clock.monotonicNow() + timeout
+    const enough = new AbortController()
+    await Promise.race([written, sleep(clock, timeout, enough.signal)])
+    enough.abort()
+    const left = Math.max(0, endMs - clock.monotonicNow())
+    await Promise.all([...this.#consumers].map((consumer) => consumer.stop({ timeout: left })))
+    await this.#cluster.leave()
+    await this.#board.close()
+    await this.#parts.store.close()
+  }
+
+  #declare(definition: TopicDefinition<unknown, unknown>, isBare: boolean): Topic<unknown, unknown> {
+    const { store, clock, random, logger } = this.#parts
+    const announcer = this.#announcer
+    const cluster = this.#cluster
+    const settings = new TopicSettings(
+      definition.name,
+      definition.config,
+      !isBare,
+      cluster.configs,
+      announcer,
+      logger,
+    )
+    settings.onChange(() => cluster.reslotted())
+    store.ledger?.govern(definition.name, () => settings.current)
+    const handle = new TopicHandle(definition, {
+      store,
+      clock,
+      random,
+      logger,
+      announcer,
+      meter: this.#parts.meter ?? noMeter,
+      settings,
+      cluster,
+      rateLimiter: new RateLimiter(),
+      checkOpen: () => {
+        this.#checkOpen()
+        settings.check()
+      },
+      consumers: this.#consumers,
+    })
+    this.#topics.set(definition.name, { handle, settings, isBare })
+    return handle
+  }
+
+  /** Of a topic that only others consume, too: as the cluster has it. */
+  #slotsOf(topic: string): number {
+    const known = this.#topics.get(topic)?.settings.current.slots
+    if (known !== undefined) return known
+    const record = this.#cluster.configs.get(topic)
+    return record?.live.slots ?? record?.slots ?? DEFAULT_CONFIG.slots
+  }
+
+  #checkOpen(): void {
+    if (this.#closing !== null) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
+  }
+}
+
+const OPEN_FIELDS = [...STORE_FIELDS, 'node', 'logger']
+
+/** It says where tasks live, but not as what. */
+function addressAlone(address: string): TocsinError {
+  const name = /^(sqlite|postgres(ql)?):/i.test(address) ? 'ledger' : 'timetable'
+  // Not the address itself: it may hold a password.
+  return badOption('open', `expected an object, got a text; write Tocsin.open({ ${name}: '…' })`)
+}
+
+function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
+  const definition = given as TopicDefinition<unknown, unknown> | null
+  if (typeof definition?.name === 'string' && typeof definition.config === 'object')
+    return { ...definition, name: checkTopicName(definition.name), schema: definition.schema ?? null }
+  throw new TocsinError(
+    'bad-topic',
+    `expected a topic's name or what defineTopic returned, got ${describeValue(given)}`,
+  )
+}
+
+/** Two parts of a program that mean different things by one topic would overrule each other by chance. */
+function checkSameDefinition(
+  known: TopicDefinition<unknown, unknown>,
+  given: TopicDefinition<unknown, unknown>,
+): void {
+  const differs =
+    known.schema === given.schema
+      ? driftOf(given.config, known.config).concat(driftOf(known.config, given.config))
+      : null
+  if (differs?.length === 0) return
+  const [first] = differs ?? []
+  const what =
+    first === undefined
+      ? 'another schema'
+      : `other settings (${first.field}: ${describeValue(first.effective)}, now ${describeValue(first.code)})`
+  throw new TocsinError(
+    'bad-topic',
+    `topic '${given.name}' was declared before with ${what}; share one defineTopic, or leave the settings out`,
+    { field: 'topic' },
+  )
+}
+
+/** Printed in logs and kept in histories. */
+function checkNode(node: unknown): string | undefined {
+  if (node === undefined || (typeof node === 'string' && /^[\x21-\x7e]{1,128}$/.test(node))) return node
+  throw badOption('node', `expected 1 to 128 printable characters without spaces, got ${describeValue(node)}`)
+}
+
+/** A logger that throws must not stop timers. */
+function unthrowing(logger: Logger): Logger {
+  const safely = (level: keyof Logger) => (fields: object, message: string) => {
+    try {
+      logger[level](fields, message)
+    } catch {
+      // There is nobody left to tell.
+    }
+  }
+  return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') }
+}
+
+function checkLogger(logger: unknown): Logger {
+  if (logger === undefined) return unthrowing(plainLogger)
+  if (logger === false) return silentLogger
+  const candidate = logger as Record<string, unknown> | null
+  const complete = ['debug', 'info', 'warn', 'error'].every(
+    (level) => typeof candidate?.[level] === 'function',
+  )
+  if (complete) return unthrowing(logger as Logger)
+  throw new TocsinError(
+    'bad-option',
+    'logger: expected debug, info, warn and error, as pino has them, or false',
+    { field: 'logger' },
+  )
+}

@@ -1,0 +1,137 @@
+import { decodeCursor, encodeCursor } from '../values/cursor.ts'
+import { durationMs } from '../values/duration.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import { instantMs, LAST_INSTANT_MS } from '../values/instant.ts'
+import { checkPrefix, checkTag } from '../values/key.ts'
+import { positionOf } from '../values/list-position.ts'
+import { badOption, checkOptions, needsLedger, wholeNumber } from '../values/options.ts'
+import { decodePayload } from '../values/payload.ts'
+import { decodeBody, inTime } from '../values/schema.ts'
+import type { State, TaskInfo } from '../task.ts'
+import type { EntryView } from '../timetable.ts'
+import type { TopicDefinition } from './topic-definition.ts'
+import type { ForecastOptions, ListOptions } from './topic.ts'
+import type { TopicParts } from './topic-parts.ts'
+import type { TopicPlaces } from './topic-places.ts'
+
+const PAGE_SIZE = 100
+const PAGE_SIZE_MAX = 1_000
+const FORECAST_STEPS_MAX = 10_000
+const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
+const STATES: readonly State[] = ['pending', 'claimed', 'dead', ...ENDED]
+
+/** What can be seen of a topic's tasks. */
+export class TopicReads<In, Out> {
+  readonly #definition: () => TopicDefinition<In, Out>
+  readonly #parts: TopicParts
+  readonly #places: TopicPlaces
+
+  constructor(definition: () => TopicDefinition<In, Out>, parts: TopicParts, places: TopicPlaces) {
+    this.#definition = definition
+    this.#parts = parts
+    this.#places = places
+  }
+
+  get #name(): string {
+    return this.#definition().name
+  }
+
+  async get(key: string): Promise<TaskInfo<Out> | null> {
+    this.#parts.checkOpen()
+    const view = await this.#parts.store.get(this.#name, this.#places.one(key))
+    return view === null ? null : this.#info(view)
+  }
+
+  async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
+    const { state, tag, prefix, dueFrom, dueTo, cursor } = options
+    const limit = wholeNumber(options.limit ?? PAGE_SIZE, 1, PAGE_SIZE_MAX, 'limit')
+    const views = await this.#parts.store.list(this.#name, {
+      state: this.#stateToList(state),
+      tag: tag === undefined ? null : checkTag(tag),
+      prefix: prefix === undefined ? null : checkPrefix(prefix),
+      dueFromMs: dueFrom === undefined ? 0 : instantMs(dueFrom, 'dueFrom'),
+      dueToMs: dueTo === undefined ? LAST_INSTANT_MS : instantMs(dueTo, 'dueTo'),
+      limit,
+      after: cursor === undefined || cursor === null ? null : decodeCursor(cursor),
+    })
+    const last = views.length === limit ? views.at(-1) : undefined
+    return {
+      tasks: await Promise.all(views.map((view) => this.#info(view))),
+      cursor: last === undefined ? null : encodeCursor(positionOf(last)),
+    }
+  }
+
+  async counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }> {
+    this.#parts.checkOpen()
+    return this.#parts.store.counts(this.#name)
+  }
+
+  async forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]> {
+    this.#parts.checkOpen()
+    checkOptions(options, ['from', 'to', 'step'], 'forecast')
+    const { store } = this.#parts
+    const fromMs = options.from === undefined ? await store.nowMs() : instantMs(options.from, 'from')
+    const toMs = instantMs(options.to, 'to')
+    const stepMs = durationMs(options.step ?? '1m', 'step')
+    if (toMs <= fromMs)
+      throw new TocsinError('bad-time', "forecast: 'to' is not after 'from'", { field: 'to' })
+    if (stepMs < 1 || (toMs - fromMs) / stepMs > FORECAST_STEPS_MAX)
+      throw badOption('step', `too fine for this span; at most ${FORECAST_STEPS_MAX} steps`)
+    const steps = await store.forecast(this.#name, fromMs, toMs, stepMs)
+    return steps.map((due, i) => ({ at: new Date(fromMs + i * stepMs), due }))
+  }
+
+  /** For how long the oldest due task has waited to be taken. */
+  async overdueMs(): Promise<number> {
+    const { store } = this.#parts
+    const query = {
+      state: 'pending',
+      tag: null,
+      prefix: null,
+      dueFromMs: 0,
+      dueToMs: LAST_INSTANT_MS,
+    } as const
+    const [nowMs, [first]] = await Promise.all([
+      store.nowMs(),
+      store.list(this.#name, { ...query, limit: 1, after: null }),
+    ])
+    return first === undefined ? 0 : Math.max(0, nowMs - first.ringMs)
+  }
+
+  async #info(view: EntryView): Promise<TaskInfo<Out>> {
+    const answer = decodeBody(this.#definition().schema, view.body)
+    // Only what has to be waited for needs a deadline: a page of a thousand tasks arms no timers.
+    const decoded =
+      answer instanceof Promise
+        ? await inTime(this.#parts.clock, answer).catch(() => ({ problem: 'no answer' }))
+        : answer
+    return {
+      id: view.id,
+      topic: this.#name,
+      key: view.key,
+      // A payload that no longer fits its schema is shown as it is: looking must not fail.
+      payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
+      dueAt: new Date(view.dueMs),
+      // Of a task whose attempts are used up, the last one; there is none after it.
+      attempt: view.failures + (view.deadCause === 'attempts' ? 0 : 1),
+      deliveries: view.deliveries,
+      tags: view.tags,
+      priority: view.priority,
+      state: view.state,
+      createdAt: new Date(view.createdMs),
+      updatedAt: new Date(view.updatedMs),
+      lastError: view.lastError,
+      deadCause: view.deadCause,
+    }
+  }
+
+  #stateToList(state: State | undefined): State | null {
+    if (state === undefined) return null
+    if (ENDED.includes(state) && this.#parts.store.ledger === undefined)
+      throw needsLedger(`list({ state: '${state}' })`)
+    if (STATES.includes(state)) return state
+    throw badOption('state', `${describeValue(state)}; use ${STATES.join(', ')}`)
+  }
+}

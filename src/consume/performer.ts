@@ -1,0 +1,62 @@
+/** The user's code behind one face: some tasks in, one verdict per task out. A performer never throws. */
+import { TocsinError } from '../errors.ts'
+import type { Outcome, Task } from '../task.ts'
+import type { Context, TransactionContext } from './handler-call.ts'
+import { DONE, failure, OBSOLETE, type Verdict, verdictOf, verdictsOf } from './verdict.ts'
+
+export type Handler<Out> = (task: Task<Out>, context: Context) => Promise<Outcome | void>
+export type BatchHandler<Out> = (
+  tasks: readonly Task<Out>[],
+  context: Context,
+) => Promise<void | readonly (Outcome | void)[] | readonly PromiseSettledResult<Outcome | void>[]>
+/** With `transaction: true`: the same, with a `tx` in the context. */
+export type TransactionHandler<Out> = (
+  task: Task<Out>,
+  context: TransactionContext,
+) => Promise<Outcome | void>
+export type TransactionBatchHandler<Out> = (
+  tasks: readonly Task<Out>[],
+  context: TransactionContext,
+) => ReturnType<BatchHandler<Out>>
+/** One boolean per task, in order; false: nothing to do any more, the task ends 'obsolete' without an attempt. */
+export type Guard<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>
+
+export type Performer<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly Verdict[]>
+
+export function performOne<Out>(handler: Handler<Out>): Performer<Out> {
+  return async (tasks, context) => {
+    try {
+      return [verdictOf(await handler(tasks[0] as Task<Out>, context))]
+    } catch (thrown) {
+      return [failure(thrown)]
+    }
+  }
+}
+
+export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
+  return async (tasks, context) => {
+    try {
+      return verdictsOf(await handler(tasks, context), tasks.length)
+    } catch (thrown) {
+      return tasks.map(() => failure(thrown))
+    }
+  }
+}
+
+/** 'done' here means: go on to the handler. A guard that fails counts as a failed attempt of all it was asked about. */
+export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
+  return async (tasks, context) => {
+    try {
+      const given: unknown = await guard(tasks, context)
+      const answers: unknown[] = Array.isArray(given) ? Array.from(given) : []
+      if (answers.length === tasks.length && answers.every((one) => typeof one === 'boolean'))
+        return answers.map((goOn) => (goOn ? DONE : OBSOLETE))
+      throw new TocsinError(
+        'outcome-count',
+        `outcome-count: the guard must answer an array of ${tasks.length} booleans, one per task (promises need an await Promise.all)`,
+      )
+    } catch (thrown) {
+      return tasks.map(() => failure(thrown))
+    }
+  }
+}

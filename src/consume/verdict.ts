@@ -1,0 +1,125 @@
+/** What the user's code said, as values; pure. Nothing in here throws. */
+import { backoffMs, type RetryPolicy } from '../values/retry.ts'
+import { durationMs } from '../values/duration.ts'
+import { boundedText, describeError, describeValue, TocsinError } from '../errors.ts'
+import type { SettleOutcome } from '../timetable.ts'
+
+export type Verdict =
+  | { readonly kind: 'done' }
+  | { readonly kind: 'obsolete' }
+  | { readonly kind: 'snooze'; readonly delayMs: number }
+  /** `delayMs` null: the topic's backoff decides. */
+  | {
+      readonly kind: 'failed'
+      readonly delayMs: number | null
+      readonly error: string
+      readonly stack?: string | undefined
+    }
+  | { readonly kind: 'dead'; readonly error: string }
+
+export const DONE: Verdict = Object.freeze({ kind: 'done' })
+export const OBSOLETE: Verdict = Object.freeze({ kind: 'obsolete' })
+
+export function failure(thrown: unknown): Verdict {
+  return { kind: 'failed', delayMs: null, error: describeError(thrown), stack: stackOf(thrown) }
+}
+
+function stackOf(thrown: unknown): string | undefined {
+  try {
+    const stack: unknown = thrown instanceof Error ? thrown.stack : undefined
+    return typeof stack === 'string' ? stack : undefined
+  } catch {
+    // A getter of the user's, gone wrong.
+    return undefined
+  }
+}
+
+const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const
+
+/** Reads what a handler returned. Something that is no outcome is a failure: guessing 'done' would lose the task. */
+export function verdictOf(returned: unknown): Verdict {
+  if (returned === undefined || returned === null) return DONE
+  try {
+    const outcome = returned as Record<string, unknown>
+    const named =
+      typeof returned === 'object' ? OUTCOME_NAMES.filter((name) => outcome[name] !== undefined) : []
+    if (named.length !== 1) throw badOutcome(returned)
+    if (named[0] === 'snooze')
+      return { kind: 'snooze', delayMs: durationMs(outcome['snooze'] as number, 'snooze') }
+    if (named[0] === 'dead') return { kind: 'dead', error: text(outcome['dead'], 'rejected by its handler') }
+    const delayMs = durationMs(outcome['retry'] as number, 'retry')
+    return { kind: 'failed', delayMs, error: text(outcome['reason'], 'its handler asked for a retry') }
+  } catch (thrown) {
+    return failure(thrown)
+  }
+}
+
+function badOutcome(returned: unknown): TocsinError {
+  return new TocsinError(
+    'bad-outcome',
+    `the handler returned ${describeValue(returned)}; return nothing, { snooze }, { retry } or { dead }`,
+  )
+}
+
+function text(value: unknown, otherwise: string): string {
+  return value === undefined
+    ? otherwise
+    : boundedText(typeof value === 'string' ? value : describeValue(value))
+}
+
+/** A batch returns nothing (all done), or one outcome or settled result per task, in order. */
+export function verdictsOf(returned: unknown, count: number): Verdict[] {
+  if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
+  if (!Array.isArray(returned)) return new Array<Verdict>(count).fill(verdictOfWrongBatch(returned))
+  if (returned.length !== count) return new Array<Verdict>(count).fill(wrongCount(returned.length, count))
+  // Not `map`, which passes over holes.
+  return Array.from(returned, (one: unknown) =>
+    isSettledResult(one) ? verdictOfSettled(one) : verdictOf(one),
+  )
+}
+
+function verdictOfWrongBatch(returned: unknown): Verdict {
+  const message = `the batch handler returned ${describeValue(returned)}; return nothing, or an array with one outcome per task`
+  return failure(new TocsinError('bad-outcome', message))
+}
+
+function wrongCount(got: number, expected: number): Verdict {
+  const message = `outcome-count: ${got} outcomes for ${expected} tasks; nobody can tell which is whose, so none counts as done`
+  return failure(new TocsinError('outcome-count', message))
+}
+
+function isSettledResult(value: unknown): value is PromiseSettledResult<unknown> {
+  if (value === null || typeof value !== 'object' || !('status' in value)) return false
+  return value.status === 'fulfilled' || value.status === 'rejected'
+}
+
+function verdictOfSettled(result: PromiseSettledResult<unknown>): Verdict {
+  return result.status === 'fulfilled' ? verdictOf(result.value) : failure(result.reason)
+}
+
+/** Failures are counted here and nowhere else: the last allowed one is the end. */
+export function settleOutcomeOf(
+  verdict: Verdict,
+  failuresBefore: number,
+  retry: RetryPolicy,
+  fraction: number,
+): SettleOutcome {
+  switch (verdict.kind) {
+    case 'done':
+    case 'obsolete':
+    case 'snooze':
+      return verdict
+    case 'dead':
+      return { kind: 'dead', cause: 'handler', error: verdict.error, failed: false }
+    case 'failed': {
+      const failures = failuresBefore + 1
+      if (failures >= retry.maxAttempts)
+        return { kind: 'dead', cause: 'attempts', error: verdict.error, failed: true }
+      return {
+        kind: 'retry',
+        delayMs: verdict.delayMs ?? backoffMs(retry, failures, fraction),
+        error: verdict.error,
+      }
+    }
+  }
+}

@@ -1,0 +1,26 @@
+/** `tocsin/drizzle`: `{ tx: fromDrizzle(tx) }` writes in a transaction of Drizzle's. */
+import { sql } from 'drizzle-orm'
+import { cutAtPlaceholders, rowsIn, txOf } from './orm-transaction.ts'
+import type { Tx } from '../values/tx.ts'
+
+/** What `db.transaction(async (tx) => …)` gives, in any version and with any driver for PostgreSQL. */
+export interface DrizzleTransaction {
+  execute(query: never): PromiseLike<unknown>
+  rollback(): never
+  setTransaction(config: never): PromiseLike<unknown>
+}
+
+export function fromDrizzle(tx: DrizzleTransaction): Tx {
+  const { execute, rollback, setTransaction } = (tx ?? {}) as Partial<DrizzleTransaction>
+  return txOf(tx, {
+    isTransaction: [execute, rollback, setTransaction].every((method) => typeof method === 'function'),
+    wanted: 'fromDrizzle takes the tx that db.transaction() hands to its callback, on PostgreSQL, not the db',
+    async say(text, values) {
+      const { pieces, between } = cutAtPlaceholders(text, values)
+      const statement = sql(Object.assign(pieces, { raw: pieces }), ...between)
+      return rowsIn(await tx.execute(statement as never))
+    },
+    // Drizzle's own message is the whole statement with all its values.
+    unwrapped: (error) => (error as Error).cause,
+  })
+}

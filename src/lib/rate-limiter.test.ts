@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest'
+import { RateLimiter } from './rate-limiter.ts'
+
+const rate = { limit: 10, perMs: 1_000 }
+
+describe('the rateLimiter', () => {
+  it('lets everything through without a rate', () => {
+    const rateLimiter = new RateLimiter()
+    expect(rateLimiter.take(1_000_000, null, 0)).toBe(1_000_000)
+    expect(rateLimiter.nextMs(null, 0)).toBe(0)
+  })
+
+  it('grants the limit, then nothing until a span has passed', () => {
+    const rateLimiter = new RateLimiter()
+    expect(rateLimiter.take(4, rate, 0)).toBe(4)
+    expect(rateLimiter.take(25, rate, 300)).toBe(6)
+    expect(rateLimiter.take(25, rate, 300)).toBe(0)
+    expect(rateLimiter.nextMs(rate, 300)).toBe(1_000)
+    expect(rateLimiter.take(25, rate, 999)).toBe(0)
+    expect(rateLimiter.take(25, rate, 1_000)).toBe(4)
+    expect(rateLimiter.nextMs(rate, 1_000)).toBe(1_300)
+    expect(rateLimiter.take(25, rate, 60_000)).toBe(10)
+  })
+
+  it('takes back what was granted and not used', () => {
+    const rateLimiter = new RateLimiter()
+    rateLimiter.take(10, rate, 0)
+    rateLimiter.giveBack(4)
+    expect(rateLimiter.take(10, rate, 0)).toBe(4)
+    rateLimiter.giveBack(100)
+    expect(rateLimiter.take(10, rate, 0)).toBe(10)
+  })
+
+  it('follows a new rate at once', () => {
+    const rateLimiter = new RateLimiter()
+    rateLimiter.take(10, rate, 0)
+    expect(rateLimiter.take(100, { limit: 50, perMs: 1_000 }, 1)).toBe(40)
+    expect(rateLimiter.take(100, { limit: 5, perMs: 1_000 }, 2)).toBe(0)
+    expect(rateLimiter.take(100, null, 3)).toBe(100)
+  })
+
+  it('never lets more than the limit through in any span, and wastes none of it', () => {
+    const rateLimiter = new RateLimiter()
+    const starts: number[] = []
+    for (let nowMs = 0; nowMs < 10_000; nowMs += 7)
+      for (let n = rateLimiter.take(3, rate, nowMs); n > 0; n--) starts.push(nowMs)
+    for (const from of starts)
+      expect(starts.filter((at) => at >= from && at < from + 1_000).length).toBeLessThanOrEqual(10)
+    expect(starts.length).toBeGreaterThanOrEqual(99)
+  })
+})

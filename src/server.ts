@@ -1,1 +1,0 @@
-export { serve, type Served, type ServeOptions } from './server/serve.ts'

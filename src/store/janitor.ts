@@ -1,0 +1,68 @@
+import type { Clock } from '../clock.ts'
+import type { Ledger } from '../ledger.ts'
+import { Periodic } from '../lib/periodic.ts'
+
+const STEP_MS = 60_000
+/** Tasks forgotten in one write, so that others have their turn. */
+const LIMIT = 1_000
+/** The dead are kept for so long, and no more than so many of a topic. */
+const DEAD_MS = 30 * 24 * 3_600_000
+const DEAD_MAX = 1_000_000
+
+/** Forgets tasks that ended long ago, a little at a time, so that the ledger stays light. */
+export class Janitor {
+  readonly #ledger: Ledger
+  readonly #clock: Clock
+  readonly #retentionMs: (topic: string) => number
+  readonly #onDeadDropped: (topic: string, count: number) => void
+  readonly #periodic: Periodic
+
+  constructor(
+    ledger: Ledger,
+    clock: Clock,
+    retentionMs: (topic: string) => number,
+    onDeadDropped: (topic: string, count: number) => void,
+    onError: (error: unknown) => void,
+  ) {
+    this.#ledger = ledger
+    this.#clock = clock
+    this.#retentionMs = retentionMs
+    this.#onDeadDropped = onDeadDropped
+    this.#periodic = new Periodic(clock, STEP_MS, () => this.step(), onError)
+  }
+
+  start(): void {
+    this.#periodic.start('later')
+  }
+
+  stop(): Promise<void> {
+    return this.#periodic.stop()
+  }
+
+  /** Answers how many tasks were forgotten. */
+  async step(): Promise<number> {
+    let forgotten = 0
+    for (const topic of await this.#ledger.topics()) forgotten += await this.#tidy(topic)
+    return forgotten
+  }
+
+  async #tidy(topic: string): Promise<number> {
+    let forgotten = 0
+    let dropped = 0
+    for (;;) {
+      const nowMs = await this.#ledger.nowMs()
+      const { ended, dead } = await this.#ledger.forget(topic, {
+        endedBeforeMs: nowMs - this.#retentionMs(topic),
+        deadBeforeMs: nowMs - DEAD_MS,
+        deadMax: DEAD_MAX,
+        limit: LIMIT,
+      })
+      forgotten += ended + dead
+      dropped += dead
+      if (ended + dead < LIMIT || this.#periodic.isStopped) break
+      await this.#clock.turn()
+    }
+    if (dropped > 0) this.#onDeadDropped(topic, dropped)
+    return forgotten
+  }
+}

@@ -1,0 +1,58 @@
+import type { Place } from '../timetable.ts'
+
+/** Resolves when a transaction is over, or when nobody wants to know any more. */
+type Ended = (isPointless: () => boolean) => Promise<void>
+
+/** What a transaction of a caller wrote, by topic and key. */
+type Touched = Map<string, Map<string, Place>>
+
+/**
+ * Follows the transactions of callers to their end: only then is there something to tell the timetable, or nothing. One
+ * follower per connection, however much is written on it.
+ */
+export class TransactionWatch {
+  readonly #catchUp: (topic: string, places: readonly Place[]) => Promise<void>
+  readonly #onError: (error: unknown) => void
+  readonly #touched = new Map<object, Touched>()
+  readonly #following = new Set<Promise<void>>()
+  #isClosed = false
+
+  constructor(
+    catchUp: (topic: string, places: readonly Place[]) => Promise<void>,
+    onError: (error: unknown) => void,
+  ) {
+    this.#catchUp = catchUp
+    this.#onError = onError
+  }
+
+  follow(tx: object, ended: Ended, topic: string, places: readonly Place[]): void {
+    let touched = this.#touched.get(tx)
+    if (touched === undefined) {
+      touched = new Map()
+      this.#touched.set(tx, touched)
+      const followed = this.#toTheEnd(tx, ended, touched)
+        .catch(this.#onError)
+        .finally(() => this.#following.delete(followed))
+      this.#following.add(followed)
+    }
+    let ofTopic = touched.get(topic)
+    if (ofTopic === undefined) {
+      ofTopic = new Map()
+      touched.set(topic, ofTopic)
+    }
+    for (const { key, cell } of places) ofTopic.set(key, { key, cell })
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all(this.#following)
+  }
+
+  async #toTheEnd(tx: object, ended: Ended, touched: Touched): Promise<void> {
+    await ended(() => this.#isClosed)
+    this.#touched.delete(tx)
+    // The ledger has it, or has not: the next start finds what there is. Whoever closes need not wait for strangers.
+    if (this.#isClosed) return
+    for (const [topic, places] of touched) await this.#catchUp(topic, [...places.values()])
+  }
+}

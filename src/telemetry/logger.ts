@@ -1,0 +1,35 @@
+import { describeError } from '../errors.ts'
+
+/** What pino, bunyan and most others offer: fields first, then a sentence. */
+export interface Logger {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+const nothing = () => {}
+
+export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+
+/** The default: warnings and errors, a line each, on standard error. */
+export const plainLogger: Logger = {
+  debug: nothing,
+  info: nothing,
+  warn: (fields, message) => print('warn', fields, message),
+  error: (fields, message) => print('error', fields, message),
+}
+
+function print(level: string, fields: object, message: string): void {
+  const { stack, ...others } = fields as { stack?: string }
+  const plain = Object.entries(others).map(([name, value]) => [
+    name,
+    isPlain(value) ? value : describeError(value),
+  ])
+  const trace = stack === undefined ? '' : `\n${stack}`
+  process.stderr.write(`tocsin ${level}: ${message} ${JSON.stringify(Object.fromEntries(plain))}${trace}\n`)
+}
+
+function isPlain(value: unknown): boolean {
+  return value === null || ['string', 'number', 'boolean', 'undefined'].includes(typeof value)
+}

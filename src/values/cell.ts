@@ -1,0 +1,35 @@
+import { crc32 } from '../lib/crc32.ts'
+
+/**
+ * Where a task lives. A key's bucket, and so its cell, never changes: changing the number of slots moves nothing,
+ * it only deals the cells to other pullers.
+ *
+ *     key ──crc32──▶ bucket (0–1023) ──& 63──▶ cell (0–63) ──& (slots − 1)──▶ slot
+ */
+export const BUCKETS = 1024
+export const CELLS = 64
+
+export const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, cell) => cell)
+
+export type SlotBy = 'key' | 'prefix'
+
+/** The part of a key before its first ':' — who the task is for, in topics with `slotBy: 'prefix'`. */
+export function prefixOf(key: string): string {
+  const colon = key.indexOf(':')
+  return colon === -1 ? key : key.slice(0, colon)
+}
+
+export function bucketOf(key: string, slotBy: SlotBy): number {
+  return crc32(slotBy === 'prefix' ? prefixOf(key) : key) & (BUCKETS - 1)
+}
+
+export function cellOf(key: string, slotBy: SlotBy): number {
+  return bucketOf(key, slotBy) & (CELLS - 1)
+}
+
+/** The cells that the puller of `slot` looks after when there are `slots` of them. */
+export function cellsOfSlot(slot: number, slots: number): number[] {
+  const cells: number[] = []
+  for (let cell = slot; cell < CELLS; cell += slots) cells.push(cell)
+  return cells
+}

@@ -1,0 +1,265 @@
+/**
+ * A topic's settings come in three layers, and each field is looked up by itself: what was set live wins over what
+ * the code says, which wins over the default. Layers hold what users write, checked and in one spelling
+ * ('90s' → '1m30s'); `settingsOf` turns the result into the numbers that the runtime works with.
+ */
+import { CELLS, type SlotBy } from './cell.ts'
+import { type Duration, durationMs, durationText } from './duration.ts'
+import { describeValue, type Json, TocsinError } from '../errors.ts'
+import { badOption, checkOptions, wholeNumber as checkWholeNumber } from './options.ts'
+import type { RetryPolicy } from './retry.ts'
+
+export interface TopicConfig {
+  /** Shares that pullers own: 1–64, a power of two; 16 by default. In code it counts at creation; live at any time. */
+  readonly slots?: number | undefined
+  /** What places a task: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
+  readonly slotBy?: SlotBy | undefined
+  /** Most tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000. */
+  readonly batchSize?: number | undefined
+  /** How long a claim is trusted before the task is given to somebody else; renewed while a handler runs. 30s. */
+  readonly lease?: Duration | undefined
+  /** How long a handler may run before the attempt counts as failed. 5m. */
+  readonly timeout?: Duration | undefined
+  /** Times are rounded up to a multiple of this, so that tasks of one prefix come in one batch. Off. */
+  readonly merge?: Duration | undefined
+  /** With a ledger: how far ahead tasks are kept in the timetable. 1h. */
+  readonly resident?: Duration | undefined
+  /** With a ledger: how long ended tasks are kept. 1w. */
+  readonly retention?: Duration | undefined
+  readonly retry?: RetryConfig | undefined
+  /** At most this many tasks claimed in any such span. Off. */
+  readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
+  /** What to do with a task found later than `after` its time. Off: fire it. */
+  readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
+  /** The lateness that this topic promises; a task over it is a 'late' event. Off. */
+  readonly objective?: { readonly p99: Duration } | undefined
+}
+
+export interface RetryConfig {
+  /** Failed attempts after which the task is dead: 1–999; 16 by default. */
+  readonly maxAttempts?: number | undefined
+  /** Whether the wait doubles from attempt to attempt; 'exponential' by default. */
+  readonly backoff?: 'exponential' | 'fixed' | undefined
+  /** The first wait. 1s. */
+  readonly min?: Duration | undefined
+  /** The longest wait, before jitter. 5m. */
+  readonly max?: Duration | undefined
+  /** 0–1: each wait is stretched or shortened by up to this share. 0.2. */
+  readonly jitter?: number | undefined
+}
+
+/** What can change on a running topic; null gives a field back to the code and the default. */
+export type LiveConfig = { readonly [K in Exclude<keyof TopicConfig, 'slotBy'>]?: TopicConfig[K] | null }
+
+export interface ConfigView {
+  readonly version: number
+  readonly effective: TopicConfig
+  readonly live: TopicConfig
+  readonly code: TopicConfig
+  readonly paused: boolean
+}
+
+/** The effective configuration as numbers, durations in ms. */
+export interface Settings {
+  readonly slots: number
+  readonly slotBy: SlotBy
+  readonly batchSize: number
+  readonly leaseMs: number
+  readonly timeoutMs: number
+  /** 0: no merging. */
+  readonly mergeMs: number
+  readonly retry: RetryPolicy
+  readonly rate: { readonly limit: number; readonly perMs: number } | null
+  readonly late: { readonly afterMs: number; readonly then: 'fire' | 'drop' | 'dead' } | null
+  readonly objectiveP99Ms: number | null
+  readonly residentMs: number
+  readonly retentionMs: number
+}
+
+export const DEFAULT_CONFIG = {
+  slots: 16,
+  slotBy: 'key',
+  batchSize: 500,
+  lease: '30s',
+  timeout: '5m',
+  resident: '1h',
+  retention: '1w',
+  retry: { maxAttempts: 16, backoff: 'exponential', min: '1s', max: '5m', jitter: 0.2 },
+} as const satisfies TopicConfig
+
+type Rule = (value: unknown, path: string) => unknown
+
+const RETRY_RULES: Record<keyof RetryConfig, Rule> = {
+  // 999 is what the last three digits of a score can count.
+  maxAttempts: wholeNumber(1, 999),
+  backoff: oneOf('exponential', 'fixed'),
+  min: duration(0),
+  max: duration(0),
+  jitter: fraction,
+}
+
+const RULES: Record<keyof TopicConfig, Rule> = {
+  slots: slotCount,
+  slotBy: oneOf('key', 'prefix'),
+  batchSize: wholeNumber(1, 10_000),
+  lease: duration(10),
+  timeout: duration(1),
+  merge: duration(0),
+  resident: duration(1_000),
+  retention: duration(0),
+  retry: (value, path) => shaped(value, path, RETRY_RULES),
+  rate: (value, path) =>
+    shaped(value, path, { limit: wholeNumber(1, 10_000_000), per: duration(1) }, ['limit', 'per']),
+  late: (value, path) =>
+    shaped(value, path, { after: duration(0), then: oneOf('fire', 'drop', 'dead') }, ['after', 'then']),
+  objective: (value, path) => shaped(value, path, { p99: duration(0) }, ['p99']),
+}
+
+export const CONFIG_FIELDS = Object.keys(RULES)
+
+/** The code layer: checked, in one spelling, without what is undefined. */
+export function checkConfig(config: unknown, where: string): TopicConfig {
+  return shaped(config, where, RULES) as TopicConfig
+}
+
+/** The live layer after a patch. Whatever is wrong is refused before anything changes. */
+export function patchLive(live: TopicConfig, patch: unknown, where: string): TopicConfig {
+  const { slotBy: _, ...liveRules } = RULES
+  if (patch !== null && typeof patch === 'object' && 'slotBy' in patch)
+    throw new TocsinError(
+      'bad-config',
+      `${where}: slotBy places the tasks and is fixed when a topic is created`,
+      { field: 'slotBy' },
+    )
+  checkOptions(patch, Object.keys(liveRules), where, 'bad-config')
+  const given = patch as Record<string, unknown>
+  const cleared = Object.keys(given).filter((name) => given[name] === null)
+  const set = shaped(
+    Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null)),
+    where,
+    liveRules,
+  )
+  const merged = layered(live, set as TopicConfig) as Record<string, unknown>
+  for (const name of cleared) delete merged[name]
+  return merged as TopicConfig
+}
+
+export function effectiveConfig(code: TopicConfig, live: TopicConfig): TopicConfig {
+  return layered(layered(DEFAULT_CONFIG, code), live)
+}
+
+/** Code values that something else overrides: [field, said by the code, in force]. */
+export function driftOf(
+  code: TopicConfig,
+  effective: TopicConfig,
+): { field: string; code: Json; effective: Json }[] {
+  const rows: { field: string; code: Json; effective: Json }[] = []
+  const compare = (said: object, holds: object, path: string) => {
+    for (const [name, value] of Object.entries(said)) {
+      const inForce = (holds as Record<string, unknown>)[name]
+      if (value !== null && typeof value === 'object')
+        compare(value, (inForce ?? {}) as object, `${path}${name}.`)
+      else if (value !== inForce)
+        rows.push({ field: path + name, code: value as Json, effective: (inForce ?? null) as Json })
+    }
+  }
+  compare(code, effective, '')
+  return rows
+}
+
+/** Lenient: what was set live beside other code may not fit this one; it still has to run. */
+export function settingsOf(effective: TopicConfig, where: string, isLenient = false): Settings {
+  const full = layered(DEFAULT_CONFIG, effective)
+  const retry = full.retry as { [K in keyof RetryConfig]-?: NonNullable<RetryConfig[K]> }
+  const ms = (value: Duration | undefined, field: string) => durationMs(value ?? 0, `${where}.${field}`)
+  let policy: RetryPolicy = {
+    maxAttempts: retry.maxAttempts,
+    backoff: retry.backoff,
+    minMs: ms(retry.min, 'retry.min'),
+    maxMs: ms(retry.max, 'retry.max'),
+    jitter: retry.jitter,
+  }
+  if (policy.minMs > policy.maxMs) {
+    if (!isLenient) throw bad(`${where}.retry`, `min (${retry.min}) is longer than max (${retry.max})`)
+    policy = { ...policy, maxMs: policy.minMs }
+  }
+  return {
+    slots: full.slots ?? DEFAULT_CONFIG.slots,
+    slotBy: full.slotBy ?? DEFAULT_CONFIG.slotBy,
+    batchSize: full.batchSize ?? DEFAULT_CONFIG.batchSize,
+    leaseMs: ms(full.lease, 'lease'),
+    residentMs: ms(full.resident, 'resident'),
+    retentionMs: ms(full.retention, 'retention'),
+    timeoutMs: ms(full.timeout, 'timeout'),
+    mergeMs: ms(full.merge, 'merge'),
+    retry: policy,
+    rate: full.rate === undefined ? null : { limit: full.rate.limit, perMs: ms(full.rate.per, 'rate.per') },
+    late:
+      full.late === undefined ? null : { afterMs: ms(full.late.after, 'late.after'), then: full.late.then },
+    objectiveP99Ms: full.objective === undefined ? null : ms(full.objective.p99, 'objective.p99'),
+  }
+}
+
+/** Field by field, and `retry` field by field within: 'maxAttempts: 3' in code leaves the other defaults alone. */
+function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
+  const retry =
+    under.retry === undefined && over.retry === undefined ? {} : { retry: { ...under.retry, ...over.retry } }
+  return { ...under, ...over, ...retry }
+}
+
+function shaped(
+  value: unknown,
+  path: string,
+  rules: Record<string, Rule>,
+  required: readonly string[] = [],
+): object {
+  checkOptions(value, Object.keys(rules), path, 'bad-config')
+  const given = value as Record<string, unknown>
+  for (const name of required) if (given[name] === undefined) throw bad(path, `'${name}' is missing`)
+  const result: Record<string, unknown> = {}
+  for (const [name, rule] of Object.entries(rules))
+    if (given[name] !== undefined) result[name] = rule(given[name], `${path}.${name}`)
+  return result
+}
+
+function wholeNumber(min: number, max: number): Rule {
+  return (value, path) => checkWholeNumber(value, min, max, path, 'bad-config')
+}
+
+function slotCount(value: unknown, path: string): number {
+  if (
+    Number.isInteger(value) &&
+    (value as number) >= 1 &&
+    (value as number) <= CELLS &&
+    Number.isInteger(Math.log2(value as number))
+  )
+    return value as number
+  throw bad(path, `expected 1, 2, 4, 8, 16, 32 or 64, got ${describeValue(value)}`)
+}
+
+function fraction(value: unknown, path: string): number {
+  if (typeof value === 'number' && value >= 0 && value <= 1) return value
+  throw bad(path, `expected a number from 0 to 1, got ${describeValue(value)}`)
+}
+
+function oneOf(...allowed: string[]): Rule {
+  return (value, path) => {
+    if (allowed.includes(value as string)) return value
+    throw bad(
+      path,
+      `expected ${allowed.map((word) => `'${word}'`).join(' or ')}, got ${describeValue(value)}`,
+    )
+  }
+}
+
+function duration(minMs: number): Rule {
+  return (value, path) => {
+    const ms = durationMs(value as Duration, path)
+    if (ms < minMs) throw bad(path, `expected at least ${durationText(minMs)}, got ${describeValue(value)}`)
+    return durationText(ms)
+  }
+}
+
+function bad(path: string, message: string): TocsinError {
+  return badOption(path, message, 'bad-config')
+}

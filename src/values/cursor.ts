@@ -1,0 +1,27 @@
+import { TocsinError } from '../errors.ts'
+import { checkKey } from './key.ts'
+import type { ListPosition } from './list-position.ts'
+
+/** Opaque to callers: where a page ended. */
+export function encodeCursor({ ringMs, failures, key }: ListPosition): string {
+  return Buffer.from(JSON.stringify([ringMs, failures, key])).toString('base64url')
+}
+
+export function decodeCursor(cursor: unknown): ListPosition {
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(cursor as string, 'base64url').toString())
+    if (Array.isArray(parts)) {
+      const [ringMs, failures, key] = parts as unknown[]
+      if (isCount(ringMs) && isCount(failures)) return { ringMs, failures, key: checkKey(key) }
+    }
+  } catch {
+    // Falls through to the refusal, which says the same for every kind of damage.
+  }
+  throw new TocsinError('bad-cursor', "cursor: not one that 'list' returned; start again without it", {
+    field: 'cursor',
+  })
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}

@@ -1,0 +1,84 @@
+import { describeValue, type ErrorCode, TocsinError } from '../errors.ts'
+
+const NAME_LENGTH_MAX = 64
+
+/** Refuses anything that is no plain object, and any name that is not known: a typo must not be silence. */
+export function checkOptions(
+  value: unknown,
+  known: readonly string[],
+  where: string,
+  code: ErrorCode = 'bad-option',
+): void {
+  if (!isPlain(value))
+    throw new TocsinError(
+      code,
+      `${where}: expected an object, got ${describeValue(value)}; write { ${known[0]}: … }`,
+      { field: where },
+    )
+  for (const name of Object.keys(value)) {
+    if (known.includes(name)) continue
+    const near = nearest(name, known)
+    const hint = near === null ? `known: ${known.join(', ')}` : `did you mean '${near}'?`
+    throw new TocsinError(code, `${where}: unknown option ${describeValue(name)}; ${hint}`, {
+      field: `${where}.${name.slice(0, NAME_LENGTH_MAX)}`,
+      hint,
+    })
+  }
+}
+
+export function wholeNumber(
+  value: unknown,
+  min: number,
+  max: number,
+  field: string,
+  code?: ErrorCode,
+): number {
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number
+  throw badOption(field, `expected a whole number from ${min} to ${max}, got ${describeValue(value)}`, code)
+}
+
+export function badOption(field: string, message: string, code: ErrorCode = 'bad-option'): TocsinError {
+  return new TocsinError(code, `${field}: ${message}`, { field })
+}
+
+export function needsLedger(what: string): TocsinError {
+  const message = `${what} needs a ledger (a SQL database that keeps the tasks); this Tocsin has none`
+  return new TocsinError('ledger-required', message)
+}
+
+/** By its tag, not by its prototype: an object literal of another realm (a test runner's sandbox) is as good. */
+function isPlain(value: unknown): value is object {
+  return Object.prototype.toString.call(value) === '[object Object]'
+}
+
+/** The known name that `name` is a likely misspelling of, or null. */
+export function nearest(name: string, known: readonly string[]): string | null {
+  // Nobody misspells at such length, and comparing would take long.
+  if (name.length > NAME_LENGTH_MAX) return null
+  const lower = name.toLowerCase()
+  let best: string | null = null
+  let bestDistance = (name.length < 3 ? 1 : Math.max(2, Math.ceil(name.length / 3))) + 1
+  for (const candidate of known) {
+    // A word of quite another length is another word: 'data' is not a misspelt 'at'.
+    if (Math.abs(candidate.length - name.length) > Math.max(1, Math.floor(name.length / 3))) continue
+    const distance = editDistance(lower, candidate.toLowerCase())
+    if (distance < bestDistance) {
+      best = candidate
+      bestDistance = distance
+    }
+  }
+  return best
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const substituted = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(substituted, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[b.length] ?? 0
+}

@@ -1,0 +1,78 @@
+import { describeError, TocsinError } from '../errors.ts'
+
+/** Bytes of UTF-8 JSON. Larger things belong in your own store, with their name in the payload. */
+export const PAYLOAD_BYTES_MAX = 65_536
+
+/** Deeper than any sane document, far above which JSON.stringify itself overflows the stack (about 5,000). */
+export const PAYLOAD_DEPTH_MAX = 100
+const TOO_DEEP = `it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep`
+
+/**
+ * The payload as it is stored: JSON text. Refuses what JSON does not take; what JSON changes (NaN to null, a Date to
+ * text) arrives changed.
+ */
+export function encodePayload(payload: unknown, field = 'payload'): string {
+  const text = stringify(payload, field)
+  if (text.length * 3 > PAYLOAD_BYTES_MAX) checkSize(text, field)
+  // A document of n characters is at most n / 2 deep, so the small ones that most tasks carry skip the walk.
+  if (text.length > PAYLOAD_DEPTH_MAX * 2 && depthOf(text) > PAYLOAD_DEPTH_MAX) throw refusal(field, TOO_DEEP)
+  if (text.includes('__proto__') && hasProtoKey(JSON.parse(text)))
+    throw refusal(field, "it has a key named '__proto__', which turns into an attack when objects are merged")
+  return text
+}
+
+export function decodePayload(text: string): unknown {
+  return JSON.parse(text)
+}
+
+function stringify(payload: unknown, field: string): string {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(payload)
+  } catch (thrown) {
+    if (thrown instanceof RangeError && /call stack/.test(thrown.message))
+      throw refusal(field, TOO_DEEP, thrown)
+    // Cyclic, a BigInt, or a toJSON that throws: V8's own words say which.
+    throw refusal(field, describeError(thrown), thrown)
+  }
+  if (text === undefined) throw refusal(field, `JSON has no ${typeof payload}; use null for 'nothing'`)
+  return text
+}
+
+function checkSize(text: string, field: string): void {
+  const bytes = Buffer.byteLength(text)
+  if (bytes <= PAYLOAD_BYTES_MAX) return
+  const message = `${field}: ${bytes} bytes of JSON; at most ${PAYLOAD_BYTES_MAX} are taken. Keep large things in your own store and put their name here`
+  throw new TocsinError('payload-too-large', message, { field, bytes, limit: PAYLOAD_BYTES_MAX })
+}
+
+/** Counts brackets outside of string literals; reads the text once, builds nothing. */
+function depthOf(text: string): number {
+  let depth = 0
+  let deepest = 0
+  let inString = false
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (inString) {
+      if (code === BACKSLASH) i++
+      else if (code === QUOTE) inString = false
+    } else if (code === QUOTE) inString = true
+    else if (code === OPEN_BRACE || code === OPEN_BRACKET) deepest = Math.max(deepest, ++depth)
+    else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) depth--
+  }
+  return deepest
+}
+
+const [QUOTE, BACKSLASH, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET] = [
+  0x22, 0x5c, 0x7b, 0x7d, 0x5b, 0x5d,
+]
+
+function hasProtoKey(value: unknown): boolean {
+  if (value === null || typeof value !== 'object') return false
+  if (Object.hasOwn(value, '__proto__')) return true
+  return Object.values(value).some(hasProtoKey)
+}
+
+function refusal(field: string, why: string, cause?: unknown): TocsinError {
+  return new TocsinError('bad-payload', `${field}: cannot be sent as JSON: ${why}`, { field }, cause)
+}
