@@ -82,7 +82,7 @@ describe('the package', () => {
         /\.(js|d\.ts)$/.test(path) &&
         importsOf(read(join('dist', path))).some((name) => /^(drizzle-orm|kysely|knex|@prisma)/.test(name)),
     )
-    expect(asking).toEqual(['drizzle.js'])
+    expect(asking).toEqual(['entry/drizzle.js'])
   })
 
   it('opens its doors, and no others', async () => {
