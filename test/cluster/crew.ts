@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Tocsin, Topic } from 'tocsin'
 import { cellOf } from '../../src/values/cell.ts'
 import { eventually } from '../fault/helpers.ts'
-import { eventsOf } from '../fault/postgres-records.ts'
+import { eventsOf } from '../fault/records.ts'
 import { type Entry, type Program, startProgram } from '../fault/program.ts'
 import type { Place } from './compositions.ts'
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { quantile } from '../fault/postgres-records.ts'
+import { quantile } from '../fault/records.ts'
 import { type Entry, startProgram } from '../fault/program.ts'
 import { type Composition, Servers } from './compositions.ts'
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventually } from '../fault/helpers.ts'
-import { earlyAmong, endedKeys, eventsOf, quantile, startedAgain } from '../fault/postgres-records.ts'
+import { earlyAmong, endedKeys, eventsOf, quantile, startedAgain } from '../fault/records.ts'
 import type { Entry, Program } from '../fault/program.ts'
 import { type Composition, Servers } from './compositions.ts'
 import { Crew, slotOf } from './crew.ts'

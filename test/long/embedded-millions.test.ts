@@ -3,7 +3,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { TOPIC, temporaryFolder } from '../fault/embedded-life.ts'
+import { TOPIC, temporaryFolder } from '../fault/embedded/life.ts'
 import { type Entry, startProgram } from '../fault/program.ts'
 
 const TASKS = 5_000_000
@@ -28,7 +28,7 @@ describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run 
       using folder = temporaryFolder()
       const path = join(folder.path, 't.db')
       const options = { open: {}, topic: TOPIC, path, count: TASKS, farMs: MONTH_MS, near: NEAR }
-      await using program = await startProgram('embedded-millions', options)
+      await using program = await startProgram('embedded/millions', options)
       await program.untilCount('near', 1, WITHIN_MS)
       await program.untilCount('start', NEAR, 60_000)
       const [scheduled] = program.of('scheduled') as Figures[]
@@ -39,7 +39,7 @@ describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run 
 
       // Once more, on the file as it is: opened, consumed, and left alone for a while.
       const openedMs = performance.now()
-      await using second = await startProgram('embedded-millions', { ...options, count: 0 })
+      await using second = await startProgram('embedded/millions', { ...options, count: 0 })
       await second.untilCount('ready', 1)
       const openMs = performance.now() - openedMs
       await second.untilCount('start', NEAR, 60_000)

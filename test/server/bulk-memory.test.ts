@@ -1,7 +1,7 @@
 /** However many lines come in, the server holds few of them. */
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { temporaryFolder } from '../fault/embedded-life.ts'
+import { temporaryFolder } from '../fault/embedded/life.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { BulkClient } from './bulk-client.ts'
 import { startServer } from './server-process.ts'

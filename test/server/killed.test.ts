@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { temporaryFolder } from '../fault/embedded-life.ts'
+import { temporaryFolder } from '../fault/embedded/life.ts'
 import { type AnswerLine, BulkClient } from './bulk-client.ts'
 import { startServer } from './server-process.ts'
 

@@ -1,0 +1,96 @@
+import { Tocsin } from 'tocsin'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { eventually } from '../helpers.ts'
+import { startProgram } from '../program.ts'
+import { earlyAmong, endedKeys, eventsOf, quantile, startedAgain } from '../records.ts'
+import { differences, hintPrefix, hintsIn, liveCount, liveRows, shown } from './tables.ts'
+
+const TOPIC = 'flushed'
+const PENDING = 50_000
+const HELD = 1_000
+/** Late enough that all is scheduled, wiped and compared before the first one is due. */
+const FIRST_DUE_IN_MS = 30_000
+const SPREAD_MS = 10_000
+const RECOVERED_WITHIN_MS = 25_000
+const ALL_HANDLED_WITHIN_MS = 120_000
+
+let postgres: PostgresServer
+let redis: RedisServer
+beforeAll(async () => {
+  postgres = await startPostgres()
+  redis = await startRedis()
+}, 60_000)
+afterAll(async () => {
+  await redis.stop()
+  await postgres.stop()
+})
+
+test(
+  `FLUSHALL with ${PENDING} pending and ${HELD} in flight: the timetable is what it was, and all fire`,
+  { timeout: 300_000 },
+  async () => {
+    const url = await postgres.createDatabase()
+    const open = { timetable: redis.url, ledger: url }
+    const common = { open, topic: TOPIC, config: { lease: '6s' }, concurrency: HELD, hold: 'held-' }
+    await using one = await startProgram('consumer', common)
+    await using other = await startProgram('consumer', common)
+    const consumers = [one, other]
+    await Promise.all(consumers.map((consumer) => consumer.untilCount('ready', 1)))
+    await using toc = await Tocsin.open({ ...open, logger: false })
+    const topic = toc.topic<null>(TOPIC, { lease: '6s' })
+
+    const firstDueMs = Date.now() + FIRST_DUE_IN_MS
+    const tasks = Array.from({ length: PENDING }, (_, i) => ({
+      key: `k${i}`,
+      at: firstDueMs + Math.floor((SPREAD_MS * i) / PENDING),
+      payload: null,
+    }))
+    const scheduled = await topic.scheduleMany(tasks)
+    const held = Array.from({ length: HELD }, (_, i) => ({ key: `held-${i}`, delay: 0, payload: null }))
+    scheduled.push(...(await topic.scheduleMany(held)))
+    const scheduledMs = Date.now() - (firstDueMs - FIRST_DUE_IN_MS)
+    const accepted = new Map(scheduled.map(({ key, dueAt }) => [key, dueAt.getTime()]))
+    expect(accepted.size).toBe(PENDING + HELD)
+    await eventually('all are in flight that will be', () => eventsOf(consumers, 'start').length === HELD)
+
+    const prefix = await hintPrefix(url)
+    const compare = async () => {
+      const rows = await liveRows(url, TOPIC)
+      return { rows, found: differences(rows, await hintsIn(redis, prefix, TOPIC)) }
+    }
+    const before = await compare()
+    expect(shown(before.found)).toBe(shown([]))
+    await redis.cli('FLUSHALL')
+    const flushedMs = Date.now()
+    let after = await compare()
+    while (after.found.length > 0 && Date.now() < flushedMs + RECOVERED_WITHIN_MS) after = await compare()
+    const recoveredMs = Date.now() - flushedMs
+    expect(shown(after.found)).toBe(shown([]))
+    expect(after.rows.size).toBe(PENDING + HELD)
+    expect(Date.now(), 'compared in time').toBeLessThan(firstDueMs)
+
+    for (const consumer of consumers) consumer.signal('SIGUSR2')
+    await eventually('all handled', () => endedKeys(consumers).size === PENDING + HELD, ALL_HANDLED_WITHIN_MS)
+    await eventually('all settled', async () => (await liveCount(url)) === 0)
+    await Promise.all(consumers.map((consumer) => consumer.close()))
+
+    const starts = eventsOf(consumers, 'start')
+    const again = startedAgain(starts)
+    const lateMs = starts.filter(({ key }) => key.startsWith('k')).map(({ latenessMs }) => latenessMs)
+    const figures = {
+      scheduledMs,
+      recoveredMs,
+      again: again.length,
+      p50: quantile(lateMs, 0.5),
+      p99: quantile(lateMs, 0.99),
+    }
+    console.log(`FLUSHALL, ${PENDING} pending and ${HELD} in flight:`, JSON.stringify(figures))
+    expect(earlyAmong(starts, accepted)).toEqual([])
+    // Their claims are in the ledger, which was not flushed.
+    expect(again).toEqual([])
+    expect([...eventsOf(consumers, 'abort'), ...eventsOf(consumers, 'unhandled')]).toEqual([])
+    expect(await toc.audit()).toMatchObject([{ topic: TOPIC, balances: true, missing: 0, orphaned: 0 }])
+  },
+)
