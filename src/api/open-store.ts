@@ -139,7 +139,7 @@ async function openPostgresLedger(
   // Here, not above: whoever has no PostgreSQL need not have its driver.
   const { checkPostgresOptions } = await import('../ledgers/postgres/options.ts')
   const { openPostgres } = await import('../ledgers/postgres/open.ts')
-  const { TELL_WITHIN_MS } = await import('../ledgers/postgres/transactions.ts')
+  const { TELL_WITHIN_MS } = await import('../ledgers/postgres/caller-transactions.ts')
   const tellWithinMs = isAlone ? TELL_WITHIN_MS : 0
   const checked = given.map((one) => checkPostgresOptions(one))
   const opening = checked.map((one, i) =>

@@ -9,7 +9,7 @@ import { Committer } from '../../src/ledgers/sqlite/committer.ts'
 import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
 import { beginSession } from '../../src/ledgers/sqlite/open.ts'
 import { Readings } from '../../src/ledgers/sqlite/readings.ts'
-import { Transactions } from '../../src/ledgers/sqlite/transactions.ts'
+import { CallerTransactions } from '../../src/ledgers/sqlite/caller-transactions.ts'
 import { Transitions } from '../../src/ledgers/sqlite/transitions.ts'
 import type { Timetable, Watcher } from '../../src/timetable.ts'
 import type { HintTable } from '../../src/hint-table.ts'
@@ -201,7 +201,7 @@ export class Servers {
       readings: new Readings(file, session),
       writer: committer,
       session,
-      transactions: new Transactions(file, ':memory:', session, clock, where),
+      transactions: new CallerTransactions(file, ':memory:', session, clock, where),
       where,
       close: () => committer.drained(),
     })

@@ -17,7 +17,7 @@ const ANSWER_MS = 50
 
 const INT8 = 20
 
-export interface Call {
+export interface StatementCall {
   /** For messages: 'schedule', 'claim', … */
   readonly doing: string
   /** Monotonic: after this nobody waits for it any more. */
@@ -72,7 +72,7 @@ export class Database {
   }
 
   /** Statements of one call. */
-  speaker(call: Call): Speaker {
+  speaker(call: StatementCall): Speaker {
     const leftMs = call.deadlineMs - this.#clock.monotonicNow() - ANSWER_MS
     const patienceMs = call.isPatient === true ? leftMs : Math.min(leftMs, BATCH_PATIENCE_MS)
     return {
@@ -92,7 +92,7 @@ export class Database {
     return this.query(text, values, { doing, deadlineMs: this.deadlineMs(), isRepeatable: true })
   }
 
-  async query(text: string, values: readonly unknown[], call: Call): Promise<unknown[][]> {
+  async query(text: string, values: readonly unknown[], call: StatementCall): Promise<unknown[][]> {
     const statement = {
       text: this.said(text),
       values: [...values],
@@ -109,7 +109,7 @@ export class Database {
   }
 
   /** Several statements on one connection, which is given back whatever happens. */
-  async session<T>(work: (client: PoolClient) => Promise<T>, call: Call): Promise<T> {
+  async session<T>(work: (client: PoolClient) => Promise<T>, call: StatementCall): Promise<T> {
     try {
       return await this.#within(call, work)
     } catch (error) {
@@ -117,7 +117,7 @@ export class Database {
     }
   }
 
-  async #within<T>(call: Call, work: (client: PoolClient) => Promise<T>): Promise<T> {
+  async #within<T>(call: StatementCall, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#client(call)
     let isOver = false
     // A connection that breaks while nobody waits for an answer tells it by an event.
@@ -140,7 +140,7 @@ export class Database {
     }
   }
 
-  async #client(call: Call): Promise<PoolClient> {
+  async #client(call: StatementCall): Promise<PoolClient> {
     const leftMs = call.deadlineMs - this.#clock.monotonicNow()
     if (leftMs <= 0) throw this.#told(new Error('its time was up'), call, false)
     let isTooLate = false
@@ -155,7 +155,7 @@ export class Database {
     }
   }
 
-  #told(error: unknown, { doing, isRepeatable }: Call, isSent: boolean): unknown {
+  #told(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
     // Those that the caller looks at as they are.
     if (!TocsinError.is(error) && isSent && (isUndone(error) || isLocked(error))) return error
     return translated(error, this.where, doing, isRepeatable, isSent)

@@ -5,7 +5,7 @@ import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
 import { badTx, type Tx } from '../../values/tx.ts'
 import { numberArray, placeArrays } from './arrays.ts'
 import type { Database } from './database.ts'
-import { XID } from './transactions.ts'
+import { XID } from './caller-transactions.ts'
 import { isPassing, isRefusal, isSpoiled, translated } from './driver-errors.ts'
 import type { Speaker, TopicName, Writes } from './writes.ts'
 
@@ -25,7 +25,7 @@ const ENDS =
   /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
 
 /**
- * Transactions in which handlers write, and in which their outcomes are recorded. They have connections of their own: a
+ * CallerTransactions in which handlers write, and in which their outcomes are recorded. They have connections of their own: a
  * handler may take its time, and claims and leases must not wait for it.
  */
 export class HandlerTransactions {

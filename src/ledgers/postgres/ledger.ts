@@ -36,7 +36,7 @@ import type { Database } from './database.ts'
 import type { HandlerTransactions } from './handler-transactions.ts'
 import type { Listener } from './listener.ts'
 import { Readings } from './readings.ts'
-import type { Transactions } from './transactions.ts'
+import type { CallerTransactions } from './caller-transactions.ts'
 import type { Topics } from './topics.ts'
 import { isLocked, translated } from './driver-errors.ts'
 import { WRITES } from './write-statements.ts'
@@ -47,7 +47,7 @@ export interface PostgresParts {
   readonly database: Database
   readonly writes: Writes
   readonly batcher: Batcher
-  readonly transactions: Transactions
+  readonly transactions: CallerTransactions
   readonly handlers: HandlerTransactions
   readonly listener: Listener
   readonly topics: Topics
@@ -56,10 +56,10 @@ export interface PostgresParts {
 }
 
 /**
- * Statements of a topic that may be under way at once, of each kind. A key always goes the same way, so that its steps
- * keep their order. More of them would be smaller, and cost more.
+ * Parallel statement queues per topic and kind of step. A key always uses the same queue, so its steps keep their order.
+ * More queues would mean smaller batches and more statements. Must be a power of two.
  */
-const LANES = 2
+const STATEMENT_QUEUES = 2
 
 /** What somebody else's transaction holds is settled when it is over: asked for again after so long. */
 const LOCKED_MS = 50
@@ -415,7 +415,10 @@ export class PostgresLedger implements Ledger {
 
   #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
     const kinds = this.#kindsOf(of, work)
-    return this.#parts.batcher.add(items, ({ cell }) => kinds[cell & (LANES - 1)] as BatchKind<I, A>)
+    return this.#parts.batcher.add(
+      items,
+      ({ cell }) => kinds[cell & (STATEMENT_QUEUES - 1)] as BatchKind<I, A>,
+    )
   }
 
   #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly BatchKind<I, A>[] {
@@ -423,8 +426,8 @@ export class PostgresLedger implements Ledger {
     const known = this.#kinds.get(name)
     if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
     const { batcher } = this.#parts
-    const lanes = Array.from({ length: LANES }, (_, lane) => `${of.topic}/${of.way}/${lane}`)
-    const kinds = batcher.kindsOf<I, A>(lanes, of.name, async (_, items, deadlineMs) => {
+    const queues = Array.from({ length: STATEMENT_QUEUES }, (_, n) => `${of.topic}/${of.way}/${n}`)
+    const kinds = batcher.kindsOf<I, A>(queues, of.name, async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
       return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
     })

@@ -12,7 +12,7 @@ import { type LedgerFacts, migrate, type Migrating } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
 import { makeSteps } from './prepared-steps.ts'
 import { Topics } from './topics.ts'
-import { Transactions } from './transactions.ts'
+import { CallerTransactions } from './caller-transactions.ts'
 import { Writes } from './writes.ts'
 
 export interface PostgresSettings {
@@ -73,7 +73,7 @@ export async function openPostgres(
     const topics = new Topics(database)
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
-    const transactions = new Transactions(database, writes, facts.id, (name) => topics.placed(name))
+    const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))
     // Of a pool that is somebody else's, half is left for what must not wait for handlers.
     const places = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
     const handlers = new HandlerTransactions(

@@ -18,7 +18,7 @@ import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../values/payload.ts'
 import { PRIORITIES } from '../../task.ts'
 import { priorityNumber } from '../rows.ts'
 import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
-import { TELL_WITHIN_MS } from './transactions.ts'
+import { TELL_WITHIN_MS } from './caller-transactions.ts'
 import { WRITES } from './write-statements.ts'
 
 export const SQL_FUNCTIONS_VERSION = 1

@@ -12,7 +12,7 @@ import type { SlotBy } from '../../values/cell.ts'
 import type { Clock } from '../../clock.ts'
 import type { TokenRecord } from '../../values/access-token.ts'
 import type { BoardStepName, BoardSteps, Writer } from './committer.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 import type { Readings } from './readings.ts'
 import { translated } from './driver-errors.ts'
 
@@ -108,10 +108,10 @@ export class SqliteBoard implements Board {
   /** Through the ledger's door: one after the other with its writes, and on the disk when it is answered. */
   async #write<N extends BoardStepName>(
     name: N,
-    ...args: Parameters<BoardSteps[N]> extends [...infer Args, Moment] ? Args : never
+    ...args: Parameters<BoardSteps[N]> extends [...infer Args, StepTime] ? Args : never
   ): Promise<ReturnType<BoardSteps[N]>> {
     const { clock, writer } = this.#parts
-    const moment: Moment = { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
-    return (await writer.run({ name, args: [...args, moment] })) as ReturnType<BoardSteps[N]>
+    const time: StepTime = { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
+    return (await writer.run({ name, args: [...args, time] })) as ReturnType<BoardSteps[N]>
   }
 }

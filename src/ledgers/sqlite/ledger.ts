@@ -29,9 +29,9 @@ import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import { SqliteBoard } from './board.ts'
 import type { StepName, Writer } from './committer.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 import type { Readings } from './readings.ts'
-import type { Transactions } from './transactions.ts'
+import type { CallerTransactions } from './caller-transactions.ts'
 import type { Transitions } from './transitions.ts'
 import { translated } from './driver-errors.ts'
 
@@ -41,15 +41,16 @@ export interface SqliteParts {
   readonly writer: Writer
   /** Of this opening of the file. */
   readonly session: number
-  readonly transactions: Transactions
+  readonly transactions: CallerTransactions
   readonly where: string
   readonly close: () => Promise<void>
 }
 
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
-/** What a step takes, but for the moment, which every one takes last. */
-type StepArgs<N extends StepName> = Parameters<Transitions[N]> extends [...infer Args, Moment] ? Args : never
+/** What a step takes, but for the time, which every one takes last. */
+type StepArgs<N extends StepName> =
+  Parameters<Transitions[N]> extends [...infer Args, StepTime] ? Args : never
 
 /** The ledger of one process, in a file. What is written is answered when it is on the disk. */
 export class SqliteLedger implements Ledger {
@@ -127,11 +128,11 @@ export class SqliteLedger implements Ledger {
   }
 
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
-    return this.#read((from, moment) => from.load(topic, after, untilMs, limit, moment))
+    return this.#read((from, time) => from.load(topic, after, untilMs, limit, time))
   }
 
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]> {
-    return this.#read((from, moment) => from.hints(topic, places, moment))
+    return this.#read((from, time) => from.hints(topic, places, time))
   }
 
   get(topic: string, place: Place): Promise<EntryView | null> {
@@ -139,7 +140,7 @@ export class SqliteLedger implements Ledger {
   }
 
   list(topic: string, query: ListQuery): Promise<EntryView[]> {
-    return this.#read((from, moment) => from.list(topic, query, moment))
+    return this.#read((from, time) => from.list(topic, query, time))
   }
 
   find(
@@ -152,11 +153,11 @@ export class SqliteLedger implements Ledger {
   }
 
   counts(topic: string): Promise<Counts> {
-    return this.#read((from, moment) => from.counts(topic, moment))
+    return this.#read((from, time) => from.counts(topic, time))
   }
 
   forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
-    return this.#read((from, moment) => from.forecast(topic, fromMs, toMs, stepMs, moment))
+    return this.#read((from, time) => from.forecast(topic, fromMs, toMs, stepMs, time))
   }
 
   books(topic: string): Promise<Books> {
@@ -188,21 +189,21 @@ export class SqliteLedger implements Ledger {
     return session !== this.#parts.session
   }
 
-  /** At the moment at which it was asked for: what waits in between makes leases shorter, never longer. */
+  /** At the time at which it was asked for: what waits in between makes leases shorter, never longer. */
   #write<N extends StepName>(name: N, ...args: StepArgs<N>): Promise<ReturnType<Transitions[N]>> {
-    const answer = this.#parts.writer.run({ name, args: [...args, this.#moment()] })
+    const answer = this.#parts.writer.run({ name, args: [...args, this.#time()] })
     return answer as Promise<ReturnType<Transitions[N]>>
   }
 
-  #read<T>(work: (readings: Readings, moment: Moment) => T): Promise<T> {
+  #read<T>(work: (readings: Readings, time: StepTime) => T): Promise<T> {
     try {
-      return Promise.resolve(work(this.#parts.readings, this.#moment()))
+      return Promise.resolve(work(this.#parts.readings, this.#time()))
     } catch (error) {
       return Promise.reject(translated(error, this.#parts.where) as Error)
     }
   }
 
-  #moment(): Moment {
+  #time(): StepTime {
     const { clock } = this.#parts
     return { nowMs: clock.now(), steadyMs: clock.monotonicNow() }
   }

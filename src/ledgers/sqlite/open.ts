@@ -13,7 +13,7 @@ import { AdaptiveWriter } from './adaptive-writer.ts'
 import type { SqliteDatabase } from './options.ts'
 import { Readings } from './readings.ts'
 import { ThreadedWriter } from './threaded-writer.ts'
-import { Transactions } from './transactions.ts'
+import { CallerTransactions } from './caller-transactions.ts'
 import { Transitions } from './transitions.ts'
 import { isBusy, translated } from './driver-errors.ts'
 
@@ -47,7 +47,7 @@ export function openSqlite(
     const session = beginSession(database, where, isNew)
     const connection = database
     const transitions = new Transitions(connection, session)
-    const transactions = new Transactions(connection, path, session, clock, where)
+    const transactions = new CallerTransactions(connection, path, session, clock, where)
     if (users !== undefined) transactions.checkCopy(users)
     const committer = new Committer(connection, transitions, clock, callTimeoutMs, where)
     const startThread = async () => {

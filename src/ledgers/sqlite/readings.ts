@@ -5,7 +5,7 @@ import type { State } from '../../task.ts'
 import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
@@ -50,15 +50,15 @@ export class Readings {
       : liveView(topicName, row, this.#isClaimed(row))
   }
 
-  hints(topicName: string, places: readonly Place[], moment: Moment): (Hint | null)[] {
+  hints(topicName: string, places: readonly Place[], time: StepTime): (Hint | null)[] {
     const topic = this.#topicId(topicName)
     return places.map(({ key, cell }) => {
       const row = this.#statements.hint.get(topic, cell, key) as HintRow | undefined
-      return row === undefined || row.marked === 1 ? null : this.#hint(row, moment)
+      return row === undefined || row.marked === 1 ? null : this.#hint(row, time)
     })
   }
 
-  load(topicName: string, after: Frontier | null, untilMs: number, limit: number, moment: Moment): Loaded {
+  load(topicName: string, after: Frontier | null, untilMs: number, limit: number, time: StepTime): Loaded {
     const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
     const topic = this.#topicId(topicName)
     // Minus infinity is how nowhere is computed with; SQLite takes it for null.
@@ -72,18 +72,18 @@ export class Readings {
     ) as HintRow[]
     const last = rows.length === limit ? rows.at(-1) : undefined
     return {
-      hints: rows.map((row) => this.#hint(row, moment)),
+      hints: rows.map((row) => this.#hint(row, time)),
       orderMs: rows.map(({ ring_ms }) => ring_ms),
       frontier: last === undefined ? null : { ringMs: last.ring_ms, cell: last.cell, key: last.key },
     }
   }
 
-  list(topicName: string, query: ListQuery, moment: Moment): EntryView[] {
+  list(topicName: string, query: ListQuery, time: StepTime): EntryView[] {
     const topic = this.#topicId(topicName)
     const number = query.state === null ? -1 : ENDED_STATES.indexOf(query.state as 'done')
     return number > 0
       ? this.#listEnded(topicName, topic, number, query)
-      : this.#listLive(topicName, topic, query, moment)
+      : this.#listLive(topicName, topic, query, time)
   }
 
   find(
@@ -112,10 +112,10 @@ export class Readings {
     return { keys: page, cursor: page.length === FOUND_MAX ? (page.at(-1) ?? null) : null }
   }
 
-  counts(topicName: string, moment: Moment): Counts {
+  counts(topicName: string, time: StepTime): Counts {
     const { pending, claimed, dead } = this.books(topicName)
     const topic = this.#topicId(topicName)
-    const rung = this.#statements.ringing.get(topic, moment.nowMs) as number
+    const rung = this.#statements.ringing.get(topic, time.nowMs) as number
     // What is claimed has rung, too. (Not if the clock was set back since: then nothing is due.)
     return { pending, due: Math.max(0, rung - claimed), claimed, dead }
   }
@@ -128,11 +128,11 @@ export class Readings {
     return { scheduled, pending: live - claimed, claimed, dead, done, cancelled, obsolete, purged }
   }
 
-  forecast(topicName: string, fromMs: number, toMs: number, stepMs: number, moment: Moment): number[] {
+  forecast(topicName: string, fromMs: number, toMs: number, stepMs: number, time: StepTime): number[] {
     const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
     const rows = this.#statements.forecast.all({
       topic: this.#topicId(topicName),
-      now: moment.nowMs,
+      now: time.nowMs,
       from: fromMs,
       to: toMs,
       step: stepMs,
@@ -171,7 +171,7 @@ export class Readings {
     return this.#statements.topics.all() as string[]
   }
 
-  #listLive(topicName: string, topic: number, query: ListQuery, moment: Moment): EntryView[] {
+  #listLive(topicName: string, topic: number, query: ListQuery, time: StepTime): EntryView[] {
     const { state, tag } = query
     const isHeld = 'session = @session'
     // What is claimed has rung: what is far away need not be looked at. A day, for a clock that was set back.
@@ -188,7 +188,7 @@ export class Readings {
       .all({
         ...parameters(topic, query),
         session: this.#session,
-        now: moment.nowMs,
+        now: time.nowMs,
       }) as LiveRow[]
     return rows.map((row) => liveView(topicName, row, this.#isClaimed(row)))
   }
@@ -203,10 +203,10 @@ export class Readings {
     return rows.map((row) => endedView(topicName, row))
   }
 
-  #hint(row: HintRow, moment: Moment): Hint {
+  #hint(row: HintRow, time: StepTime): Hint {
     if (row.session === null) return hintOf(row)
-    if (this.#isHeld(row, moment))
-      return hintOf(row, Math.ceil(moment.nowMs + (row.lease_ms as number) - moment.steadyMs))
+    if (this.#isHeld(row, time))
+      return hintOf(row, Math.ceil(time.nowMs + (row.lease_ms as number) - time.steadyMs))
     // Its lease is over, or it was another process's: the next claim will find it so.
     return hintOf({ ...row, lost: row.lost + 1 })
   }
@@ -216,7 +216,7 @@ export class Readings {
     return session === this.#session
   }
 
-  #isHeld({ session, lease_ms }: HintRow, { steadyMs }: Moment): boolean {
+  #isHeld({ session, lease_ms }: HintRow, { steadyMs }: StepTime): boolean {
     return session === this.#session && (lease_ms as number) > steadyMs
   }
 

@@ -9,7 +9,7 @@ import {
 } from '../../board.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import type { TopicConfig } from '../../values/config.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 
 const STATEMENTS = {
   all: 'SELECT * FROM tocsin_config ORDER BY topic',
@@ -79,7 +79,7 @@ export class Records {
     topic: string,
     slots: number,
     slotBy: SlotBy,
-    _moment: Moment,
+    _time: StepTime,
   ): { record: TopicRecord; isNew: boolean } {
     const { changes } = this.#statements.create.run(topic, slots, slotBy)
     return { record: this.#record(topic) as TopicRecord, isNew: changes > 0 }
@@ -89,7 +89,7 @@ export class Records {
     topic: string,
     expected: number,
     change: RecordChange,
-    { nowMs }: Moment,
+    { nowMs }: StepTime,
   ): ChangeAnswer & { isNew: boolean } {
     const { isPaused, patch, by, changeId } = change
     const version = expected + 1

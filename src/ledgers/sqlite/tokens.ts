@@ -1,7 +1,7 @@
 /** Access tokens, in rows. What changes them runs inside a transaction that is not theirs. */
 import type { Database, Statement } from 'better-sqlite3'
 import { byCreation, type TokenRecord } from '../../values/access-token.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 
 export class Tokens {
   readonly #all: Statement
@@ -20,11 +20,11 @@ export class Tokens {
   }
 
   /** As JSON already: it may wait for its turn, and what the caller does with theirs meanwhile is not meant. */
-  putToken(id: string, token: string, _moment: Moment): void {
+  putToken(id: string, token: string, _time: StepTime): void {
     this.#put.run(id, token)
   }
 
-  dropToken(id: string, _moment: Moment): boolean {
+  dropToken(id: string, _time: StepTime): boolean {
     return this.#drop.run(id).changes > 0
   }
 }

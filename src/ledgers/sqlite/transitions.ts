@@ -21,7 +21,7 @@ import type { DeadCause } from '../../task.ts'
 import type { CancelAnswer, NewEntry, Place } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 import {
   claimedTaskOf,
   type Counter,
@@ -74,7 +74,7 @@ export class Transitions {
     topicName: string,
     entries: readonly NewEntry[],
     mergeMs: number,
-    { nowMs }: Moment,
+    { nowMs }: StepTime,
   ): LedgerScheduled[] {
     const topic = this.#topicId(topicName) ?? this.#newTopic(topicName)
     let created = 0
@@ -99,16 +99,16 @@ export class Transitions {
     return answers
   }
 
-  cancel(topicName: string, places: readonly Place[], moment: Moment): CancelAnswer[] {
+  cancel(topicName: string, places: readonly Place[], time: StepTime): CancelAnswer[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place) => {
       const row = this.#row(topic, place)
       if (row === undefined) return 'not-found'
-      if (this.#isHeld(row, moment)) {
+      if (this.#isHeld(row, time)) {
         this.#statements.mark.run(topic, row.cell, row.key)
         return 'in-flight'
       }
-      this.#end(topic, row, 'cancelled', moment)
+      this.#end(topic, row, 'cancelled', time)
       return 'cancelled'
     })
   }
@@ -118,20 +118,20 @@ export class Transitions {
     places: readonly Place[],
     when: RingTime,
     mergeMs: number,
-    moment: Moment,
+    time: StepTime,
   ): LedgerRescheduled[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place): LedgerRescheduled => {
       const row = this.#row(topic, place)
-      if (row !== undefined && this.#isHeld(row, moment))
+      if (row !== undefined && this.#isHeld(row, time))
         return { outcome: 'in-flight', dueMs: null, hint: null }
       if (row === undefined || row.marked === 1) {
-        if (row !== undefined) this.#end(topic, row, 'cancelled', moment)
+        if (row !== undefined) this.#end(topic, row, 'cancelled', time)
         return { outcome: 'not-found', dueMs: null, hint: null }
       }
-      const dueMs = ringMsAt(when, moment.nowMs, row.ring_ms, mergeMs)
+      const dueMs = ringMsAt(when, time.nowMs, row.ring_ms, mergeMs)
       this.#freed(topic, row)
-      this.#statements.move.run(dueMs, dueMs, moment.nowMs, topic, row.cell, row.key)
+      this.#statements.move.run(dueMs, dueMs, time.nowMs, topic, row.cell, row.key)
       const hint = hintOf({ ...row, failures: 0, lost: 0 }, dueMs)
       return { outcome: 'rescheduled', dueMs, hint }
     })
@@ -141,13 +141,13 @@ export class Transitions {
     topicName: string,
     request: LedgerClaimRequest,
     places: readonly Place[],
-    moment: Moment,
+    time: StepTime,
   ): ClaimVerdict[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    return places.map((place) => this.#claimOne(topicName, topic, place, request, moment))
+    return places.map((place) => this.#claimOne(topicName, topic, place, request, time))
   }
 
-  begin(topicName: string, place: Place, stamp: number, _moment: Moment): boolean {
+  begin(topicName: string, place: Place, stamp: number, _time: StepTime): boolean {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     if (this.#heldUnder(topic, place, stamp) === null) return false
     this.#statements.begin.run(topic, place.cell, place.key)
@@ -159,7 +159,7 @@ export class Transitions {
     places: readonly Place[],
     stamp: number,
     leaseMs: number,
-    { steadyMs }: Moment,
+    { steadyMs }: StepTime,
   ): Extended[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     const endMs = steadyMs + leaseMs
@@ -169,12 +169,12 @@ export class Transitions {
     })
   }
 
-  settle(topicName: string, settlements: readonly LedgerSettlement[], moment: Moment): LedgerSettled[] {
+  settle(topicName: string, settlements: readonly LedgerSettlement[], time: StepTime): LedgerSettled[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    return settlements.map((settlement) => this.#settleOne(topic, settlement, moment))
+    return settlements.map((settlement) => this.#settleOne(topic, settlement, time))
   }
 
-  replay(topicName: string, places: readonly Place[], { nowMs }: Moment): LedgerReplayed[] {
+  replay(topicName: string, places: readonly Place[], { nowMs }: StepTime): LedgerReplayed[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map(({ key, cell }): LedgerReplayed => {
       const grave = this.#statements.grave.get(topic, cell, key) as EndedRow | undefined
@@ -188,7 +188,7 @@ export class Transitions {
     })
   }
 
-  purge(topicName: string, places: readonly Place[], _moment: Moment): ('purged' | 'not-found')[] {
+  purge(topicName: string, places: readonly Place[], _time: StepTime): ('purged' | 'not-found')[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map(({ key, cell }) => (this.#purgeOne(topic, cell, key) ? 'purged' : 'not-found'))
   }
@@ -196,7 +196,7 @@ export class Transitions {
   forget(
     topicName: string,
     { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
-    _moment: Moment,
+    _time: StepTime,
   ): { ended: number; dead: number } {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     const { sweep, oldDead, deadCount } = this.#statements
@@ -226,17 +226,17 @@ export class Transitions {
     topic: number,
     place: Place,
     request: LedgerClaimRequest,
-    moment: Moment,
+    time: StepTime,
   ): ClaimVerdict {
     // Most tasks that ring simply wait, and their time has come: one statement sees that and takes them.
-    const taken = this.#take(topicName, topic, place, request, request.nowMs, moment)
+    const taken = this.#take(topicName, topic, place, request, request.nowMs, time)
     if (taken !== null) return taken
     const row = this.#row(topic, place)
     if (row === undefined) return { kind: 'gone' }
-    if (this.#isHeld(row, moment)) {
+    if (this.#isHeld(row, time)) {
       // The answer was lost, and the call is repeated.
-      if (row.stamp === request.stamp) return this.#intact(topicName, topic, row, moment)
-      return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - moment.steadyMs }
+      if (row.stamp === request.stamp) return this.#intact(topicName, topic, row, time)
+      return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - time.steadyMs }
     }
     if (row.session === null)
       return row.ring_ms > request.nowMs
@@ -245,17 +245,17 @@ export class Transitions {
     const lost = row.lost + 1
     const lapse = lapseOf(row, lost)
     if (lapse?.kind === 'poison') {
-      this.#bury(topic, row, 'poison', lapse.error, false, moment)
+      this.#bury(topic, row, 'poison', lapse.error, false, time)
       return lapse
     }
     if (lapse?.kind === 'cancelled') {
-      this.#end(topic, row, 'cancelled', moment)
+      this.#end(topic, row, 'cancelled', time)
       return { kind: 'gone' }
     }
     // As it was before that claim, with the loss counted. It has rung before, whatever the clock says now.
     this.#freed(topic, row)
     this.#statements.release.run(row.ring_ms, lost, row.updated_ms, topic, place.cell, place.key)
-    const again = this.#take(topicName, topic, place, request, Number.MAX_SAFE_INTEGER, moment)
+    const again = this.#take(topicName, topic, place, request, Number.MAX_SAFE_INTEGER, time)
     return again ?? { kind: 'suspect', hint: hintOf({ ...row, lost }) }
   }
 
@@ -266,12 +266,12 @@ export class Transitions {
     place: Place,
     { stamp, leaseMs, alone }: LedgerClaimRequest,
     nowMs: number,
-    moment: Moment,
+    time: StepTime,
   ): ClaimVerdict | null {
     const taken = this.#statements.take.get(
       this.#session,
       stamp,
-      moment.steadyMs + leaseMs,
+      time.steadyMs + leaseMs,
       alone ? ALONE : 0,
       topic,
       place.cell,
@@ -281,22 +281,22 @@ export class Transitions {
     ) as ClaimedRow | undefined
     if (taken === undefined) return null
     this.#count(topic, 'claimed', 1)
-    return this.#intact(topicName, topic, { ...taken, cell: place.cell }, moment)
+    return this.#intact(topicName, topic, { ...taken, cell: place.cell }, time)
   }
 
   /** What is damaged must not be delivered, and must not hold up the others of its cell. */
-  #intact(topicName: string, topic: number, row: ClaimedRow & Place, moment: Moment): ClaimVerdict {
+  #intact(topicName: string, topic: number, row: ClaimedRow & Place, time: StepTime): ClaimVerdict {
     if (isIntact(row)) return { kind: 'ours', task: claimedTaskOf(topicName, row) }
-    this.#bury(topic, this.#row(topic, row) as LiveRow, 'payload', DAMAGED, false, moment)
+    this.#bury(topic, this.#row(topic, row) as LiveRow, 'payload', DAMAGED, false, time)
     return { kind: 'damaged', error: DAMAGED }
   }
 
-  #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, moment: Moment): LedgerSettled {
+  #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, time: StepTime): LedgerSettled {
     const { kind } = outcome
     // One statement sees that it is held, and moves it.
     if (kind === 'done' || kind === 'obsolete') {
       const state = ENDED_STATES.indexOf(kind)
-      const tags = this.#statements.end.get(state, moment.nowMs, topic, cell, key, this.#session, stamp)
+      const tags = this.#statements.end.get(state, time.nowMs, topic, cell, key, this.#session, stamp)
       if (tags === undefined) return STALE
       this.#count(topic, 'claimed', -1)
       this.#remove(topic, { key, cell, tags: tags as string | null })
@@ -306,12 +306,11 @@ export class Transitions {
     const row = this.#heldUnder(topic, { key, cell }, stamp)
     // Settled before, lost, replaced: whatever it was, the task is not this holder's. Nothing changes.
     if (row === null) return STALE
-    if (kind === 'dead') return this.#bury(topic, row, outcome.cause, outcome.error, outcome.failed, moment)
-    if (kind === 'lost')
-      return this.#isHeld(row, moment) ? STALE : this.#lose(topic, row, outcome.spread, moment)
-    if (row.marked === 1) return this.#end(topic, row, 'cancelled', moment)
+    if (kind === 'dead') return this.#bury(topic, row, outcome.cause, outcome.error, outcome.failed, time)
+    if (kind === 'lost') return this.#isHeld(row, time) ? STALE : this.#lose(topic, row, outcome.spread, time)
+    if (row.marked === 1) return this.#end(topic, row, 'cancelled', time)
     if (kind === 'return') return this.#giveBack(topic, row)
-    return this.#again(topic, row, outcome.delayMs, kind === 'retry' ? outcome.error : null, moment)
+    return this.#again(topic, row, outcome.delayMs, kind === 'retry' ? outcome.error : null, time)
   }
 
   /** Never started: to the place it had, as if it had not been claimed. */
@@ -327,7 +326,7 @@ export class Transitions {
     row: LiveRow,
     delayMs: number,
     error: string | null,
-    { nowMs }: Moment,
+    { nowMs }: StepTime,
   ): LedgerSettled {
     const ringMs = Math.min(nowMs + delayMs, LAST_INSTANT_MS)
     const failures = row.failures + (error === null ? 0 : 1)
@@ -337,17 +336,17 @@ export class Transitions {
   }
 
   /** Its lease ran out: counted apart from failures. */
-  #lose(topic: number, row: LiveRow, spread: number, moment: Moment): LedgerSettled {
+  #lose(topic: number, row: LiveRow, spread: number, time: StepTime): LedgerSettled {
     const lost = row.lost + 1
     const lapse = lapseOf(row, lost)
-    if (lapse?.kind === 'cancelled') return this.#end(topic, row, 'cancelled', moment)
+    if (lapse?.kind === 'cancelled') return this.#end(topic, row, 'cancelled', time)
     if (lapse?.kind === 'poison') {
-      this.#bury(topic, row, 'poison', lapse.error, false, moment)
+      this.#bury(topic, row, 'poison', lapse.error, false, time)
       return { answer: 'settled', hint: null, poison: lapse.error }
     }
-    const ringMs = moment.nowMs + rescueDelayMs(spread, lost)
+    const ringMs = time.nowMs + rescueDelayMs(spread, lost)
     this.#freed(topic, row)
-    this.#statements.release.run(ringMs, lost, moment.nowMs, topic, row.cell, row.key)
+    this.#statements.release.run(ringMs, lost, time.nowMs, topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf({ ...row, lost }, ringMs) }
   }
 
@@ -357,19 +356,19 @@ export class Transitions {
     cause: DeadCause,
     error: string,
     failed: boolean,
-    moment: Moment,
+    time: StepTime,
   ): LedgerSettled {
     // A second death of a key takes the place of the first.
     this.#purgeOne(topic, row.cell, row.key)
     const failures = row.failures + (failed ? 1 : 0)
     this.#freed(topic, row)
-    this.#statements.bury.run(DEAD, moment.nowMs, failures, error, cause, topic, row.cell, row.key)
+    this.#statements.bury.run(DEAD, time.nowMs, failures, error, cause, topic, row.cell, row.key)
     this.#remove(topic, row)
     this.#count(topic, 'dead', 1)
     return ENDED
   }
 
-  #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, { nowMs }: Moment): LedgerSettled {
+  #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, { nowMs }: StepTime): LedgerSettled {
     const { cell, key, session, stamp } = row
     this.#freed(topic, row)
     this.#statements.end.get(ENDED_STATES.indexOf(state), nowMs, topic, cell, key, session, stamp)
@@ -436,7 +435,7 @@ export class Transitions {
   }
 
   /** A live claim is a lease that has not ended, of this session: who held it in an earlier one is gone. */
-  #isHeld(row: LiveRow, { steadyMs }: Moment): boolean {
+  #isHeld(row: LiveRow, { steadyMs }: StepTime): boolean {
     return row.session === this.#session && (row.lease_ms as number) > steadyMs
   }
 

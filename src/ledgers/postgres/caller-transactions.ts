@@ -21,7 +21,7 @@ const PIECE_MAX = 1_000
 export const TELL_WITHIN_MS = 2_000
 
 /** Writes in the caller's transaction, on the caller's connection. */
-export class Transactions {
+export class CallerTransactions {
   readonly #database: Database
   readonly #writes: Writes
   readonly #ledgerId: string

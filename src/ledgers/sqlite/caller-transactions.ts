@@ -4,7 +4,7 @@ import { type Clock, sleep } from '../../clock.ts'
 import { badTx } from '../../values/tx.ts'
 import type { LedgerTransaction } from '../../ledger.ts'
 import type { Place, Selection } from '../../timetable.ts'
-import type { Moment } from './moment.ts'
+import type { StepTime } from './step-time.ts'
 import { Readings } from './readings.ts'
 import { Transitions } from './transitions.ts'
 import type { SqliteDatabase } from './options.ts'
@@ -25,7 +25,7 @@ interface Hands {
  * Writes in the caller's transaction, on the caller's connection. Each takes effect before its call returns, so that
  * it works inside `database.transaction(() => …)`, which waits for nothing.
  */
-export class Transactions {
+export class CallerTransactions {
   readonly #own: Database
   readonly #path: string
   readonly #session: number
@@ -47,7 +47,7 @@ export class Transactions {
     const hands = this.#of(database)
     const { transitions, readings } = hands
     // Thrown, not rejected: inside database.transaction(…) nothing is awaited, and what throws undoes it.
-    const write = <T>(work: (moment: Moment) => T): Promise<T> => {
+    const write = <T>(work: (time: StepTime) => T): Promise<T> => {
       database.exec('SAVEPOINT tocsin')
       try {
         const answer = work({ nowMs: this.#clock.now(), steadyMs: this.#clock.monotonicNow() })
@@ -64,19 +64,19 @@ export class Transactions {
     }
     return {
       schedule: (topic, entries, mergeMs) =>
-        write((moment) => transitions.schedule(topic, entries, mergeMs, moment)),
-      cancel: (topic, places) => write((moment) => transitions.cancel(topic, places, moment)),
+        write((time) => transitions.schedule(topic, entries, mergeMs, time)),
+      cancel: (topic, places) => write((time) => transitions.cancel(topic, places, time)),
       reschedule: (topic, places, when, mergeMs) =>
-        write((moment) => transitions.reschedule(topic, places, when, mergeMs, moment)),
+        write((time) => transitions.reschedule(topic, places, when, mergeMs, time)),
       cancelBy: (topic, cells, what) =>
-        write((moment) => {
+        write((time) => {
           const places = found(readings, topic, cells, what)
-          return { places, answers: transitions.cancel(topic, places, moment) }
+          return { places, answers: transitions.cancel(topic, places, time) }
         }),
       rescheduleBy: (topic, cells, what, when, mergeMs) =>
-        write((moment) => {
+        write((time) => {
           const places = found(readings, topic, cells, what)
-          return { places, answers: transitions.reschedule(topic, places, when, mergeMs, moment) }
+          return { places, answers: transitions.reschedule(topic, places, when, mergeMs, time) }
         }),
       ended: (isPointless) => this.#ended(database, isPointless),
       isSynchronous: true,
