@@ -179,9 +179,12 @@ export class Cluster {
 
   #onError(error: unknown): void {
     this.#shares.dealBlind()
-    const alsoFailed = this.#logLimiter.tell()
-    if (alsoFailed === null) return
-    this.#parts.logger.warn({ error, alsoFailed }, 'the other nodes cannot be seen; shares stay as they are')
+    this.#logLimiter.log((alsoFailed) =>
+      this.#parts.logger.warn(
+        { error, alsoFailed },
+        'the other nodes cannot be seen; shares stay as they are',
+      ),
+    )
   }
 
   #card(): NodeCard {

@@ -14,9 +14,10 @@ import { Puller, type PullerHost } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
 import { Capacity } from './capacity.ts'
 import { UnansweredClaims } from './unanswered-claims.ts'
+import { Reporter, type ReporterParts } from './reporter.ts'
 import { Worker, type WorkerParts } from './worker.ts'
 
-export interface ConsumerParts<Out> extends WorkerParts<Out> {
+export interface ConsumerParts<Out> extends WorkerParts<Out>, ReporterParts {
   readonly paused: () => boolean
   /** Of the topic: its consumers in this process share it. */
   readonly rateLimiter: RateLimiter
@@ -33,14 +34,13 @@ export interface StopReport {
   readonly released: number
 }
 
-export const POISON = 'its lease ran out three times in a row, the last time running alone'
-
 const BEGIN_TRIES = 3
 const BEGIN_RETRY_MS = 100
 
 export class RunningConsumer<Out> implements PullerHost {
   readonly #parts: ConsumerParts<Out>
   readonly #capacity: Capacity
+  readonly #reporter: Reporter
   readonly #worker: Worker<Out>
   readonly #oneByOne: boolean
   readonly #unwatch: () => void
@@ -68,7 +68,8 @@ export class RunningConsumer<Out> implements PullerHost {
       parts.concurrency,
       parts.batched,
     )
-    this.#worker = new Worker(parts, this.#capacity, () => this.#goOn())
+    this.#reporter = new Reporter(parts)
+    this.#worker = new Worker(parts, this.#capacity, this.#reporter, () => this.#goOn())
     this.#unwatch = parts.store.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
@@ -151,7 +152,7 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   onError(error: unknown): void {
-    this.#worker.report('claim', error)
+    this.#reporter.callFailed('claim', error)
   }
 
   async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
@@ -167,7 +168,7 @@ export class RunningConsumer<Out> implements PullerHost {
       isAnswered = true
       taken = claim.tasks.length
       if (taken > 0) this.#reached(claim.nowMs)
-      for (const key of claim.poisoned) this.#worker.announceDeath(key, null, 'poison', POISON)
+      this.#reporter.poisoned(claim.poisoned)
       if (taken > 0) this.#accept(new HeldClaim(at, sent, claim, clock.monotonicNow()), from)
       return claim
     } finally {
@@ -223,7 +224,7 @@ export class RunningConsumer<Out> implements PullerHost {
       try {
         return await store.begin(claim.at, entry.key, claim.stamp)
       } catch (error) {
-        this.#worker.report('begin', error)
+        this.#reporter.callFailed('begin', error)
         if (tries === BEGIN_TRIES) return false
         await sleep(clock, BEGIN_RETRY_MS)
       }

@@ -10,22 +10,19 @@ import { type Clock, sleep } from '../clock.ts'
 import type { Settings } from '../values/config.ts'
 import { durationText } from '../values/duration.ts'
 import { TocsinError } from '../errors.ts'
-import type { Announcer } from '../telemetry/events.ts'
 import type { Logger } from '../telemetry/logger.ts'
-import type { Meter } from '../telemetry/meter.ts'
 import type { Random } from '../random.ts'
 import type { Decoded } from '../values/schema.ts'
-import type { DeadCause, Task } from '../task.ts'
+import type { Task } from '../task.ts'
 import type { SettleAnswer, SettleOutcome } from '../timetable.ts'
 import type { TaskStore, Transact } from '../store.ts'
 import { type Admitted, isTrusted, lateOutcome, taskFor } from './admission.ts'
 import type { Call } from './handler-call.ts'
 import { Calls } from './handler-calls.ts'
-import { Complaints } from './complaints.ts'
-import { LogLimiter } from '../lib/log-limiter.ts'
 import type { HeldClaim, HeldTask } from './held.ts'
 import type { Performer } from './performer.ts'
 import { Renewer } from './renewer.ts'
+import type { Reporter } from './reporter.ts'
 import type { Capacity } from './capacity.ts'
 import { Settler } from './settler.ts'
 import { failure, settleOutcomeOf, type Verdict } from './verdict.ts'
@@ -36,8 +33,6 @@ export interface WorkerParts<Out> {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
-  readonly announcer: Announcer
-  readonly meter: Meter
   /** In force right now. */
   readonly settings: () => Settings
   readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
@@ -60,9 +55,7 @@ export class Worker<Out> {
   readonly #calls: Calls
   readonly #settler: Settler
   readonly #renewer: Renewer
-  readonly #complaints: Complaints
-  /** Of calls to the timetable that fail: each cell makes its own. */
-  readonly #logLimiter: LogLimiter
+  readonly #reporter: Reporter
   /** Held claims by cell and stamp, so that a fence finds its task. */
   readonly #claims = new Map<string, HeldClaim>()
   #whenQuiet: (() => void) | null = null
@@ -75,14 +68,13 @@ export class Worker<Out> {
   staleCount = 0
 
   /** `onProgress`: a place became free. */
-  constructor(parts: WorkerParts<Out>, capacity: Capacity, onProgress: () => void) {
+  constructor(parts: WorkerParts<Out>, capacity: Capacity, reporter: Reporter, onProgress: () => void) {
     this.#parts = parts
     this.#capacity = capacity
     this.#onProgress = onProgress
     const { store, clock, logger, settings } = parts
-    this.#complaints = new Complaints(clock, logger, parts.topic)
-    this.#logLimiter = new LogLimiter(clock)
-    const failed = (doing: string) => (error: unknown) => this.report(doing, error)
+    this.#reporter = reporter
+    const failed = (doing: string) => (error: unknown) => reporter.callFailed(doing, error)
     this.#calls = new Calls(
       clock,
       capacity,
@@ -163,23 +155,6 @@ export class Worker<Out> {
   limit(cell: number, key: string, stamp: number, endMs: number | null): void {
     const held = this.#heldTask(cell, key, stamp)
     if (held !== undefined) held.trustedUntilMs = endMs ?? Number.POSITIVE_INFINITY
-  }
-
-  announceDeath(key: string, id: string | null, cause: DeadCause, error: string): void {
-    const { announcer, topic, logger } = this.#parts
-    logger.warn({ topic, key, cause, error }, 'a task is dead')
-    announcer.emit('dead', { topic, key, id, cause, error })
-  }
-
-  report(doing: string, error: unknown): void {
-    const { announcer, logger, topic } = this.#parts
-    const alsoFailed = this.#logLimiter.tell()
-    if (alsoFailed !== null)
-      logger.error(
-        { topic, doing, error, alsoFailed },
-        'a call to the timetable failed; it will be tried again',
-      )
-    announcer.emit('error', { topic, doing, error })
   }
 
   /** Resolves when no handler runs any more, or after `timeoutMs`. */
@@ -284,7 +259,7 @@ export class Worker<Out> {
       isCommitted = (await store.ledger?.transact?.(topic, held, work, this.#stopping.signal)) ?? false
     } catch (error) {
       const isOurs = TocsinError.is(error) && error.retryable
-      if (isOurs) this.report('transaction', error)
+      if (isOurs) this.#reporter.callFailed('transaction', error)
       trouble = isOurs ? UNDONE : failure(error)
     }
     if (call === null) this.#capacity.vacate(1)
@@ -311,7 +286,7 @@ export class Worker<Out> {
 
   /** Null: not to be started, and dealt with. */
   #admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
-    const { clock, settings, decode, topic, meter } = this.#parts
+    const { clock, settings, decode, topic } = this.#parts
     const { leaseMs, late } = settings()
     const nowMs = clock.monotonicNow()
     // Past its lease the task may be somebody else's: then giving it back is stale and changes nothing. Cancelled or
@@ -321,11 +296,11 @@ export class Worker<Out> {
     const behindMs = firedMs - held.entry.ringMs
     const tooLate = lateOutcome(late, behindMs)
     if (tooLate !== null) return this.#conclude(held, tooLate)
-    this.#watchObjective(held, behindMs)
+    this.#reporter.checkLateness(held.entry, behindMs)
     const admit = (decoded: Decoded<Out>) => {
       if ('problem' in decoded)
         return this.#conclude(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
-      meter.fired(topic, Math.max(0, behindMs))
+      this.#reporter.fired(behindMs)
       return { held, task: taskFor(topic, held, decoded.payload, firedMs) }
     }
     const decoded = decode(held.entry.body)
@@ -345,17 +320,9 @@ export class Worker<Out> {
     return false
   }
 
-  #watchObjective({ entry }: HeldTask, behindMs: number): void {
-    const { announcer, settings, topic } = this.#parts
-    const { objectiveP99Ms } = settings()
-    if (objectiveP99Ms === null || behindMs <= objectiveP99Ms) return
-    const { key, id } = entry
-    announcer.emit('late', { topic, key, id, latenessMs: behindMs, objectiveMs: objectiveP99Ms })
-  }
-
   #judge(held: HeldTask, verdict: Verdict): void {
     const { settings, random } = this.#parts
-    if (verdict.kind === 'failed') this.#complaints.hear(held.entry, verdict)
+    if (verdict.kind === 'failed') this.#reporter.attemptFailed(held.entry, verdict)
     this.#conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
   }
 
@@ -374,24 +341,15 @@ export class Worker<Out> {
     this.#capacity.unrecorded = this.#settler.backlog
     if (answer === 'stale') this.staleCount++
     else {
-      this.#parts.meter.settled(this.#parts.topic, outcome.kind)
-      this.#announce(held, outcome)
+      this.#reporter.settled(outcome)
+      // A task that was cancelled while it ran ends here: its retry will not happen.
+      if (outcome.kind !== 'retry' || !held.fenced) this.#reporter.announce(held.entry, outcome)
     }
     this.#capacity.offer()
   }
 
   #heldTask(cell: number, key: string, stamp: number): HeldTask | undefined {
     return this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
-  }
-
-  #announce({ entry, fenced }: HeldTask, outcome: SettleOutcome): void {
-    const { key, id, failures } = entry
-    if (outcome.kind === 'dead') this.announceDeath(key, id, outcome.cause, outcome.error)
-    // Cancelled meanwhile: the retry that was asked for ended it.
-    if (outcome.kind !== 'retry' || fenced) return
-    const { announcer, topic } = this.#parts
-    const { error, delayMs } = outcome
-    announcer.emit('retry', { topic, key, id, attempt: failures + 1, error, retryInMs: delayMs })
   }
 
   #forget({ claim }: HeldTask): void {

@@ -1,28 +1,28 @@
 import type { Clock } from '../clock.ts'
 
-/** At most one line per this long: a service that is away must not fill the disk. */
-const QUIET_MS = 1_000
+/** Minimum time between two log lines: a service that stays unavailable must not fill the disk. */
+const INTERVAL_MS = 1_000
 
-/** Says when it is time to speak again, and how much was left unsaid since. */
+/** Writes at most one log line per second, and counts the lines that it suppressed in between. */
 export class LogLimiter {
   readonly #clock: Clock
   #nextMs = Number.NEGATIVE_INFINITY
-  #unsaid = 0
+  #suppressed = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** How many were not told since the last one that was; null: this one is not told either. */
-  tell(): number | null {
+  /** Calls `write` with the number of lines suppressed since the last one, or suppresses this line too. */
+  log(write: (suppressed: number) => void): void {
     const nowMs = this.#clock.monotonicNow()
     if (nowMs < this.#nextMs) {
-      this.#unsaid++
-      return null
+      this.#suppressed++
+      return
     }
-    const unsaid = this.#unsaid
-    this.#nextMs = nowMs + QUIET_MS
-    this.#unsaid = 0
-    return unsaid
+    const suppressed = this.#suppressed
+    this.#nextMs = nowMs + INTERVAL_MS
+    this.#suppressed = 0
+    write(suppressed)
   }
 }

@@ -7,26 +7,16 @@
  * started again.
  */
 import { TocsinError } from '../errors.ts'
-import type { Announcer } from '../telemetry/events.ts'
 import { groupBy } from '../lib/group-by.ts'
-import type { Logger } from '../telemetry/logger.ts'
-import type { Meter } from '../telemetry/meter.ts'
 import type { Task } from '../task.ts'
-import type { CellAddress, SettleAnswer, SettleOutcome } from '../timetable.ts'
-import { POISON } from '../consume/consumer.ts'
+import type { CellAddress, SettleAnswer } from '../timetable.ts'
+import { Reporter, type ReporterParts } from '../consume/reporter.ts'
 import type { Pulled } from './pending-pull.ts'
 import { PendingPulls, type PendingPullsParts } from './pending-pulls.ts'
 import { decodeToken, encodeToken, type PullToken } from './pull-token.ts'
-import { LogLimiter } from '../lib/log-limiter.ts'
 import { settleOutcomeOf, type Verdict } from '../consume/verdict.ts'
 
-export interface HttpPullParts extends Omit<
-  PendingPullsParts,
-  'onFired' | 'onLate' | 'onPoison' | 'onError'
-> {
-  readonly logger: Logger
-  readonly announcer: Announcer
-  readonly meter: Meter
+export interface HttpPullParts extends PendingPullsParts, ReporterParts {
   readonly decode: (body: string) => unknown
 }
 
@@ -50,18 +40,12 @@ interface Proven {
 export class HttpPull {
   readonly #parts: HttpPullParts
   readonly #pendingPulls: PendingPulls
-  readonly #logLimiter: LogLimiter
+  readonly #reporter: Reporter
 
   constructor(parts: HttpPullParts) {
     this.#parts = parts
-    this.#logLimiter = new LogLimiter(parts.clock)
-    this.#pendingPulls = new PendingPulls({
-      ...parts,
-      onFired: (task) => this.#fired(task),
-      onLate: ({ entry }, outcome) => this.#announce(entry.key, entry.id, entry.failures, outcome),
-      onPoison: (key) => this.#announceDeath(key, null, 'poison', POISON),
-      onError: (doing, error) => this.#report(doing, error),
-    })
+    this.#reporter = new Reporter(parts)
+    this.#pendingPulls = new PendingPulls(parts, this.#reporter)
   }
 
   get waitingCount(): number {
@@ -79,7 +63,7 @@ export class HttpPull {
 
   /** One answer for each, in order. May be repeated: what is settled already is stale. */
   async settle(items: readonly (Borne & { readonly verdict: Verdict })[]): Promise<SettleAnswer[]> {
-    const { settings, random, topic, meter, store } = this.#parts
+    const { settings, random, store } = this.#parts
     const given = provenOf(items).map(({ key, proof }, i) => {
       const { verdict } = items[i] as { verdict: Verdict }
       return {
@@ -96,8 +80,8 @@ export class HttpPull {
     })
     for (const [i, { key, proof, outcome }] of given.entries()) {
       if (answers[i] !== 'settled') continue
-      meter.settled(topic, outcome.kind)
-      this.#announce(key, proof.id, proof.failures, outcome)
+      this.#reporter.settled(outcome)
+      this.#reporter.announce({ key, id: proof.id, failures: proof.failures }, outcome)
     }
     return answers
   }
@@ -132,7 +116,7 @@ export class HttpPull {
         at,
         some.map(({ key }) => ({ key, stamp, outcome })),
       ),
-    ).catch((error: unknown) => this.#report('settle', error))
+    ).catch((error: unknown) => this.#reporter.callFailed('settle', error))
   }
 
   reconfigure(): void {
@@ -183,46 +167,6 @@ export class HttpPull {
       token: encodeToken({ cell, stamp, req, session, failures, id }),
       leaseUntil: new Date(leaseUntilMs),
     }
-  }
-
-  #fired({ entry, firedMs }: Pulled): void {
-    const { meter, topic, settings, announcer } = this.#parts
-    const { key, id, ringMs } = entry
-    const latenessMs = Math.max(0, firedMs - ringMs)
-    meter.fired(topic, latenessMs)
-    const { objectiveP99Ms: objectiveMs } = settings()
-    if (objectiveMs === null || latenessMs <= objectiveMs) return
-    announcer.emit('late', { topic, key, id, latenessMs, objectiveMs })
-  }
-
-  #announce(key: string, id: string, failures: number, outcome: SettleOutcome): void {
-    const { announcer, topic } = this.#parts
-    if (outcome.kind === 'dead') this.#announceDeath(key, id, outcome.cause, outcome.error)
-    if (outcome.kind !== 'retry') return
-    const { error, delayMs } = outcome
-    announcer.emit('retry', { topic, key, id, attempt: failures + 1, error, retryInMs: delayMs })
-  }
-
-  #announceDeath(
-    key: string,
-    id: string | null,
-    cause: 'attempts' | 'handler' | 'poison' | 'payload' | 'late',
-    error: string,
-  ): void {
-    const { announcer, logger, topic } = this.#parts
-    logger.warn({ topic, key, cause, error }, 'a task is dead')
-    announcer.emit('dead', { topic, key, id, cause, error })
-  }
-
-  #report(doing: string, error: unknown): void {
-    const { announcer, logger, topic } = this.#parts
-    const alsoFailed = this.#logLimiter.tell()
-    if (alsoFailed !== null)
-      logger.error(
-        { topic, doing, error, alsoFailed },
-        'a call to the timetable failed; it will be tried again',
-      )
-    announcer.emit('error', { topic, doing, error })
   }
 }
 

@@ -15,6 +15,7 @@ import { groupBy } from '../lib/group-by.ts'
 import { PendingPull, type Pulled } from './pending-pull.ts'
 import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
 import type { SentClaim } from '../consume/held.ts'
+import type { Reporter } from '../consume/reporter.ts'
 import { Puller, type PullerHost } from '../consume/puller.ts'
 import { UnansweredClaims } from '../consume/unanswered-claims.ts'
 
@@ -28,11 +29,6 @@ export interface PendingPullsParts {
   readonly paused: () => boolean
   /** This process's part of the topic's rate. */
   readonly rate: () => Rate | null
-  readonly onFired: (task: Pulled) => void
-  /** It was found too late for its purpose, and ended so. */
-  readonly onLate: (task: Pulled, outcome: SettleOutcome) => void
-  readonly onPoison: (key: string) => void
-  readonly onError: (doing: string, error: unknown) => void
 }
 
 /** One claim call moves at most this many tasks. */
@@ -47,6 +43,7 @@ const SHARE_MIN = 8
 
 export class PendingPulls implements PullerHost {
   readonly #parts: PendingPullsParts
+  readonly #reporter: Reporter
   /** First come, first served. */
   readonly #waiting = new Set<PendingPull>()
   /** Pullers that found nobody waiting, or nobody without anything yet. */
@@ -61,8 +58,9 @@ export class PendingPulls implements PullerHost {
   #next: { readonly pull: PendingPull; readonly places: number } | null = null
   #isClosed = false
 
-  constructor(parts: PendingPullsParts) {
+  constructor(parts: PendingPullsParts, reporter: Reporter) {
     this.#parts = parts
+    this.#reporter = reporter
     this.#unanswered = new UnansweredClaims(parts.clock)
   }
 
@@ -95,7 +93,7 @@ export class PendingPulls implements PullerHost {
 
   /** Back to where they were, as if they had not been claimed. Never rejects: otherwise their lease ends. */
   async giveBack(tasks: readonly Pulled[]): Promise<void> {
-    const { store, topic, onError } = this.#parts
+    const { store, topic } = this.#parts
     const outcome = { kind: 'return' } as const
     await Promise.all(
       [...groupBy(tasks, ({ cell }) => cell)].map(([cell, some]) =>
@@ -104,7 +102,7 @@ export class PendingPulls implements PullerHost {
             { topic, cell },
             some.map(({ entry, stamp }) => ({ key: entry.key, stamp, outcome })),
           )
-          .catch((error: unknown) => onError('settle', error)),
+          .catch((error: unknown) => this.#reporter.callFailed('settle', error)),
       ),
     )
   }
@@ -162,7 +160,7 @@ export class PendingPulls implements PullerHost {
   }
 
   async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
-    const { topic, store, clock, rateLimiter, onPoison } = this.#parts
+    const { topic, store, clock, rateLimiter } = this.#parts
     const grant = limit === 0 ? null : this.#next
     this.#next = null
     const at = { topic, cell }
@@ -173,7 +171,7 @@ export class PendingPulls implements PullerHost {
     try {
       const claim = await store.claim(at, sent.request)
       isAnswered = true
-      for (const key of claim.poisoned) onPoison(key)
+      this.#reporter.poisoned(claim.poisoned)
       if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
       const { sentMs } = sent
       const spentMs = clock.monotonicNow() - sentMs
@@ -207,7 +205,7 @@ export class PendingPulls implements PullerHost {
   passOn(): void {}
 
   onError(error: unknown): void {
-    this.#parts.onError('claim', error)
+    this.#reporter.callFailed('claim', error)
   }
 
   /** It may have left meanwhile: then nobody has them. */
@@ -227,7 +225,10 @@ export class PendingPulls implements PullerHost {
     const spent = tasks.filter(({ sentMs, leaseMs }) => this.#isSpent(sentMs, leaseMs))
     this.#letGo(spent)
     const fresh = tasks.filter((task) => !spent.includes(task))
-    for (const task of fresh) this.#parts.onFired(task)
+    for (const { entry, firedMs } of fresh) {
+      this.#reporter.fired(firedMs - entry.ringMs)
+      this.#reporter.checkLateness(entry, firedMs - entry.ringMs)
+    }
     return fresh
   }
 
@@ -243,7 +244,7 @@ export class PendingPulls implements PullerHost {
 
   /** What is too late for its purpose ends here; a suspect's start is recorded before it is handed over. */
   async #admitted(at: CellAddress, tasks: Pulled[], from: 'lanes' | 'suspects'): Promise<Pulled[]> {
-    const { store, settings, onLate } = this.#parts
+    const { store, settings } = this.#parts
     const { late } = settings()
     const fresh: Pulled[] = []
     const stale: { readonly task: Pulled; readonly outcome: SettleOutcome }[] = []
@@ -258,7 +259,7 @@ export class PendingPulls implements PullerHost {
         stale.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
       )
       for (const [i, { task, outcome }] of stale.entries())
-        if (answers[i] === 'settled') onLate(task, outcome)
+        if (answers[i] === 'settled') this.#reporter.announce(task.entry, outcome)
     }
     const [suspect] = from === 'suspects' ? fresh : []
     if (suspect === undefined) return fresh

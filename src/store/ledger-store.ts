@@ -510,11 +510,11 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
   }
 
   #report(doing: string, error: unknown): void {
-    const alsoFailed = this.#logLimiter.tell()
-    if (alsoFailed !== null)
+    this.#logLimiter.log((alsoFailed) =>
       this.#parts.logger.error(
         { doing, error, alsoFailed },
         'the ledger or its timetable failed; it will be tried again',
-      )
+      ),
+    )
   }
 }
