@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { type GuardedChild, spawnGuarded } from '../servers/guarded-child.ts'
+import { type GuardedChild, spawnGuarded } from '../real-servers/guarded-child.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const TELL_EXIT = fileURLToPath(new URL('./programs/tell-exit.mjs', import.meta.url))

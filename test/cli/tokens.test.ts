@@ -6,7 +6,7 @@ import { TocsinClient } from 'tocsin/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Pair, startPair } from '../client/harness.ts'
 import { answering } from '../client/strange-server.ts'
-import { freePort } from '../servers/free-port.ts'
+import { freePort } from '../real-servers/free-port.ts'
 import { runCommand } from './command.ts'
 
 const ADMIN = 'an-admin-token-of-some-length'

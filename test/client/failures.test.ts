@@ -1,7 +1,7 @@
 /** What a caller is told when it goes wrong, and whether to try again. */
 import { TocsinClient } from 'tocsin/client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { freePort } from '../servers/free-port.ts'
+import { freePort } from '../real-servers/free-port.ts'
 import { type Pair, refusalOf, startPair, STARTS_WITHIN_MS } from './harness.ts'
 import { answering, httpServer, silentServer } from './strange-server.ts'
 

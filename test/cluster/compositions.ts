@@ -1,8 +1,8 @@
 /** Where a cluster's tasks and its board can lie. */
 import { type OpenOptions, Tocsin } from 'tocsin'
-import { type PgBouncer, startPgBouncer } from '../servers/pgbouncer.ts'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type PgBouncer, startPgBouncer } from '../real-servers/pgbouncer.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
 /** Behind PgBouncer nobody hears anybody: all that is left is the next beat. */
 export const COMPOSITIONS = [

@@ -18,7 +18,7 @@ import { token } from '../contract/board/helpers.ts'
 import { eventually } from '../fault/helpers.ts'
 import { quantile } from '../fault/records.ts'
 import { refusal } from '../library/helpers.ts'
-import { connected } from '../servers/postgres-server.ts'
+import { connected } from '../real-servers/postgres-server.ts'
 import { COMPOSITIONS, Servers } from './compositions.ts'
 
 const TOPIC = 'order.unpaid'

@@ -14,7 +14,7 @@
  *   graves  What died exactly 30 days ago to the millisecond goes on Redis and stays in process: it does not happen.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { compareTimetables, type Tally } from './differential/world.ts'
 import { luaBugs, readWith } from './lua-bugs.ts'
 

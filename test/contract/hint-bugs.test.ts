@@ -1,7 +1,7 @@
 /** Broken hint tables on a real Redis: each is seen by the case that the table names. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { HintTable } from '../../src/hint-table.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { hintBugs } from './hint-table/bugs.ts'
 import { wrap } from './hint-table/helpers.ts'
 import { onRedis } from './hint-table/on-redis.ts'

@@ -1,6 +1,6 @@
 /** Broken scripts on a real Redis, on a virtual clock: each is seen by the case that the table names. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { luaBugs, readWith } from './lua-bugs.ts'
 import { openOnVirtualClock } from './redis-harness.ts'
 import { runCase, timetableCases } from './timetable.ts'

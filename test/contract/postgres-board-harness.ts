@@ -5,7 +5,7 @@ import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions, type PostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import type { PostgresServer } from '../servers/postgres-server.ts'
+import type { PostgresServer } from '../real-servers/postgres-server.ts'
 import type { BoardHarness } from './board.ts'
 
 /** As a process has it: the board comes with its ledger. */

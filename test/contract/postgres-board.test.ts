@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 import { boardContract } from './board.ts'
 import { openPostgresBoard } from './postgres-board-harness.ts'
 

@@ -5,7 +5,7 @@ import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { ShardedLedger } from '../../src/ledgers/sharded.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import { type PostgresServer, sql } from '../servers/postgres-server.ts'
+import { type PostgresServer, sql } from '../real-servers/postgres-server.ts'
 import type { LedgerHarness } from './ledger.ts'
 import { START_MS } from './memory-harness.ts'
 

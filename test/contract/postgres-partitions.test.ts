@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 import { ledgerContract } from './ledger.ts'
 import { MORE_OF_THE_SAME, OF_ONE_PROCESS, openPostgresLedger } from './postgres-ledger-harness.ts'
 

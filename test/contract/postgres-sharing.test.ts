@@ -8,7 +8,7 @@ import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { DONE, entry, keysOfOneCell, place, retryIn } from './timetable/helpers.ts'
 
 const TOPIC = 'sharing'

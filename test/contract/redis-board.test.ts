@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { openRedisBoard } from './board/redis-harness.ts'
 import { boardContract } from './board.ts'
 

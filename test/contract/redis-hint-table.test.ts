@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { onRedis } from './hint-table/on-redis.ts'
 import { openRedisHintTable } from './hint-table/redis-harness.ts'
 import { hintTableContract } from './hint-table.ts'

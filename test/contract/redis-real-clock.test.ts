@@ -3,7 +3,7 @@
  * side by side: each has a timetable with keys of its own, and none reads a clock that another could move.
  */
 import { afterAll, beforeAll, describe, it } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { openOnRealClock } from './redis-harness.ts'
 import { runCase, timetableCases } from './timetable.ts'
 

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers'
 import { createClient } from '@redis/client'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { loadScripts, readLua, type Scripts } from '../../src/timetables/redis/scripts.ts'
-import type { RedisServer } from '../servers/redis-server.ts'
+import type { RedisServer } from '../real-servers/redis-server.ts'
 import { START_MS } from './memory-harness.ts'
 
 /**

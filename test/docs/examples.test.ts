@@ -4,8 +4,8 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { generatePrismaClient } from '../orm/prisma-client.ts'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
 
 const run = promisify(execFile)

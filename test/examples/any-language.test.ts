@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
 import { read, ROOT } from '../docs/markdown.ts'
-import { type PostgresServer, programPath, sql, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, programPath, sql, startPostgres } from '../real-servers/postgres-server.ts'
 
 const run = promisify(execFile)
 const SECTION = read('docs/transactions.md').split('## From any language')[1] as string

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { RedisServer } from '../servers/redis-server.ts'
+import type { RedisServer } from '../real-servers/redis-server.ts'
 
 const LOOK_EVERY_MS = 10
 const WITHIN_MS = 20_000

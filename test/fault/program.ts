@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { type GuardedChild, spawnGuarded } from '../servers/guarded-child.ts'
+import { type GuardedChild, spawnGuarded } from '../real-servers/guarded-child.ts'
 
 const LOOK_EVERY_MS = 10
 const WITHIN_MS = 30_000

@@ -14,7 +14,7 @@ import { systemRandom } from '../../src/random.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { START_MS } from '../contract/memory-harness.ts'
 import { unwatchedTurn } from '../contract/redis-virtual-clock.ts'
-import type { PostgresServer } from '../servers/postgres-server.ts'
+import type { PostgresServer } from '../real-servers/postgres-server.ts'
 import type { Source } from './sequences.ts'
 
 export type Plant = (sound: Ledger) => Ledger

@@ -8,7 +8,7 @@
  * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 import { checkSequences, SEQUENCES, TIMEOUT_MS } from './sequences.ts'
 import { ledgerCommands } from './ledger-commands.ts'
 import { openSqliteSource, openPostgresSource } from './ledger-worlds.ts'

@@ -5,7 +5,7 @@ import type { Timetable } from '../../src/timetable.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { START_MS } from '../contract/memory-harness.ts'
 import { openOnVirtualClock } from '../contract/redis-harness.ts'
-import type { RedisServer } from '../servers/redis-server.ts'
+import type { RedisServer } from '../real-servers/redis-server.ts'
 import type { Source } from './sequences.ts'
 
 /** Chance that begins anew with each sequence, so that a failure can be shown again. 0: a rescued task is due at once. */

@@ -8,7 +8,7 @@
  * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { checkSequences, SEQUENCES, TIMEOUT_MS } from './sequences.ts'
 import { timetableCommands } from './timetable-commands.ts'
 import { openMemorySource, openRedisSource } from './timetable-worlds.ts'

@@ -6,7 +6,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin, type Topic, type Tx, type WriteOptions } from 'tocsin'
 import { gate, refusal } from '../library/helpers.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 
 /** A library as its users have it, on a database with a table `purchase (id text, state text)`. */
 export interface Orm<Transaction> {

@@ -8,8 +8,8 @@ import { MIGRATIONS } from '../../src/ledgers/postgres/migrations.ts'
 import type { PostgresLedger } from '../../src/ledgers/postgres/ledger.ts'
 import { card, change, changed, heartbeatOf, token } from '../contract/board/helpers.ts'
 import { openWithBoard } from '../contract/postgres-board-harness.ts'
-import { startPgBouncer } from '../servers/pgbouncer.ts'
-import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { startPgBouncer } from '../real-servers/pgbouncer.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

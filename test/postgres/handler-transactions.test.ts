@@ -2,8 +2,8 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin, type Topic, type TransactionContext } from 'tocsin'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
 let server: PostgresServer
 let redis: RedisServer

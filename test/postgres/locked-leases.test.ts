@@ -11,8 +11,8 @@ import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
-import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
 const TOPIC = 'locked'
 const LEASE_MS = 2_000

@@ -8,7 +8,7 @@ import { checkPostgresOptions, type PostgresOptions } from '../../src/ledgers/po
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
-import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 
 const TOPIC = 'locked'
 const [A = '', B = ''] = keysOfOneCell(2)

@@ -1,8 +1,8 @@
 /** What is committed in a caller's transaction gets to whoever rings: in time, and without telling more than it must. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
-import { connected, type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
 let server: PostgresServer
 let redis: RedisServer

@@ -3,8 +3,8 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
-import { freePort } from '../servers/free-port.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { freePort } from '../real-servers/free-port.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -9,7 +9,7 @@ import { LOAD } from '../../src/ledgers/postgres/readings.ts'
 import { WRITES } from '../../src/ledgers/postgres/write-statements.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 
 const isLong = process.env['TOCSIN_LONG'] !== undefined
 const ROWS = isLong ? 10_000_000 : 200_000

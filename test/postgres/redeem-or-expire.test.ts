@@ -5,8 +5,8 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 
 const COUPONS = 5_000
 const REDEEMERS = 8

@@ -12,8 +12,8 @@ import { MIGRATIONS } from '../../src/ledgers/postgres/migrations.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from '../../src/ledgers/postgres/sql-functions.ts'
 import { SQL_STATES, type SqlErrorCode } from '../../src/ledgers/postgres/sql-states.ts'
 import { read } from '../docs/markdown.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 
 let server: PostgresServer
 let url: string

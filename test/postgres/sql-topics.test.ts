@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import pg from 'pg'
 import { Tocsin, type Topic } from 'tocsin'
 import { cellOf } from '../../src/values/cell.ts'
-import { type PostgresServer, sql, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { openAlone } from '../fault/alone.ts'
 
 let server: PostgresServer

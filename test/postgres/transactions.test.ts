@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin, type Topic } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
-import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 let pool: pg.Pool

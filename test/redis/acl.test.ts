@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Tocsin } from 'tocsin'
 import { expect, it } from 'vitest'
 import { token } from '../contract/board/helpers.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 
 it('the user that docs/redis.md describes may do everything, and no more', async () => {
   const docs = readFileSync(new URL('../../docs/redis.md', import.meta.url), 'utf8')

@@ -8,8 +8,8 @@ import { systemRandom } from '../../src/random.ts'
 import { openRedis } from '../../src/timetables/redis/open.ts'
 import type { RedisTimetable } from '../../src/timetables/redis/timetable.ts'
 import { card, change, changed, Ears, heartbeatOf, token } from '../contract/board/helpers.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 import { allCalls, callsDuring, type CommandStats } from './command-stats.ts'
 
 const opened: RedisTimetable[] = []

@@ -1,4 +1,4 @@
-import type { RedisServer } from '../servers/redis-server.ts'
+import type { RedisServer } from '../real-servers/redis-server.ts'
 
 /** How often each command was called, by scripts too. Asking is not counted. */
 export type CommandStats = ReadonlyMap<string, number>

@@ -7,7 +7,7 @@ import type { Priority } from '../../src/task.ts'
 import type { NewEntry, SettleOutcome } from '../../src/timetable.ts'
 import { openOnRealClock } from '../contract/redis-harness.ts'
 import type { TimetableHarness } from '../contract/timetable/helpers.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { allCalls, callsDuring, commandStats, scriptCalls } from './command-stats.ts'
 
 let server: RedisServer

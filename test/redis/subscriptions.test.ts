@@ -2,8 +2,8 @@
 import { type Consumer, Tocsin } from 'tocsin'
 import { redis } from 'tocsin/redis'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 
 let server: RedisServer
 beforeAll(async () => {

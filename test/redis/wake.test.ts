@@ -4,8 +4,8 @@ import { Tocsin } from 'tocsin'
 import { redis } from 'tocsin/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CELLS, cellOf } from '../../src/values/cell.ts'
-import { type RedisServer, startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 
 let server: RedisServer
 beforeAll(async () => {

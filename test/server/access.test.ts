@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { serve } from 'tocsin/server'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { SCOPES, type Scope } from '../../src/values/access-token.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 import { type Answer, TestServer } from './harness.ts'
 import { raw, request } from './raw-socket.ts'
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { temporaryFolder } from '../fault/embedded/life.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 import { BulkClient } from './bulk-client.ts'
 import { startServer } from './server-process.ts'
 

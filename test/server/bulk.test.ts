@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LINE_BYTES_MAX } from '../../src/server/bulk-schedule.ts'
-import { startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 import { BulkClient, linesIn } from './bulk-client.ts'
 import { type Answer, TestServer } from './harness.ts'
 

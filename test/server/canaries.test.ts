@@ -2,8 +2,8 @@
 import { inspect } from 'node:util'
 import { type ServeOptions, serve } from 'tocsin/server'
 import { expect, it } from 'vitest'
-import { startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 import { type Answer, TestServer } from './harness.ts'
 import { raw, request } from './raw-socket.ts'
 

@@ -9,7 +9,7 @@ import fc from 'fast-check'
 import type { ServeOptions } from 'tocsin/server'
 import { expect, it } from 'vitest'
 import { generated } from '../generated.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
 import { type Answer, TestServer } from './harness.ts'
 
 const ADMIN = 'admin-token-of-the-fuzzer-0123456789'

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../fault/embedded/life.ts'
-import { startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import { startRedis } from '../real-servers/redis-server.ts'
+import { startProxy } from '../real-servers/tcp-proxy.ts'
 import { Figures } from './exposition.ts'
 import { TestServer } from './harness.ts'
 

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
 import type { Frontier, HintTable } from '../../../src/hint-table.ts'
 import { allCalls, callsDuring, scriptCalls } from '../../redis/command-stats.ts'
-import { startReplica } from '../../servers/redis-server.ts'
-import { startProxy } from '../../servers/tcp-proxy.ts'
+import { startReplica } from '../../real-servers/redis-server.ts'
+import { startProxy } from '../../real-servers/tcp-proxy.ts'
 import { DONE, FAR_MS, keysOf, keysOfOneCell, place, RETURN } from '../timetable/helpers.ts'
 import {
   cancel,

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { spawnGuarded } from '../../servers/guarded-child.ts'
+import { spawnGuarded } from '../../real-servers/guarded-child.ts'
 import { TOPIC, temporaryFolder } from './life.ts'
 import { Program, startProgram } from '../program.ts'
 

@@ -1,7 +1,7 @@
 import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, sql, startPostgres } from '../../servers/postgres-server.ts'
-import { startRedis } from '../../servers/redis-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../../real-servers/postgres-server.ts'
+import { startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
 import { startProgram } from '../program.ts'
 

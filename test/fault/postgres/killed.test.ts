@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { type Away, COMPOSITIONS, underLoad } from './under-load.ts'
 
 const KILLS = 3

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
-import { startProxy } from '../../servers/tcp-proxy.ts'
+import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
+import { startProxy } from '../../real-servers/tcp-proxy.ts'
 import { COMPOSITIONS, underLoad } from './under-load.ts'
 
 const CALL_TIMEOUT_MS = 1_500

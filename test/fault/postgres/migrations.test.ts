@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, sql, startPostgres } from '../../servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres } from '../../real-servers/postgres-server.ts'
 import { startProgram } from '../program.ts'
 import { liveRows } from './tables.ts'
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
 import { startProgram } from '../program.ts'
 import {

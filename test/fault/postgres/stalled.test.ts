@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { COMPOSITIONS, underLoad } from './under-load.ts'
 
 const STALL_MS = process.env['TOCSIN_LONG'] === undefined ? 6_000 : 30_000

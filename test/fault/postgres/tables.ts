@@ -1,8 +1,8 @@
 /** The tables of a ledger and the hints of a Redis, read past everything that is under test. */
 import { CELLS } from '../../../src/values/cell.ts'
-import { sql } from '../../servers/postgres-server.ts'
-import type { RedisServer } from '../../servers/redis-server.ts'
-import { ask } from '../../servers/resp.ts'
+import { sql } from '../../real-servers/postgres-server.ts'
+import type { RedisServer } from '../../real-servers/redis-server.ts'
+import { ask } from '../../real-servers/resp.ts'
 
 const ANSWER_WITHIN_MS = 20_000
 const LANES = ['high', 'normal', 'low', 'suspects']

@@ -1,8 +1,8 @@
 /** Programs that schedule, cancel and consume on a PostgreSQL, alone or with a Redis, while something happens to it. */
 import { Tocsin } from 'tocsin'
 import { expect } from 'vitest'
-import type { PostgresServer } from '../../servers/postgres-server.ts'
-import { startRedis } from '../../servers/redis-server.ts'
+import type { PostgresServer } from '../../real-servers/postgres-server.ts'
+import { startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
 import { type Entry, type Program, startProgram } from '../program.ts'
 import { earlyAmong, endedKeys, eventsOf, fatesOf, lostOf, startedAgain } from '../records.ts'

@@ -4,7 +4,7 @@ import { silentLogger } from '../../../src/telemetry/logger.ts'
 import { systemRandom } from '../../../src/random.ts'
 import type { Books } from '../../../src/timetable.ts'
 import { openRedis } from '../../../src/timetables/redis/open.ts'
-import type { RedisServer } from '../../servers/redis-server.ts'
+import type { RedisServer } from '../../real-servers/redis-server.ts'
 
 export async function booksOf(server: RedisServer, topic: string): Promise<Books> {
   const settings = { prefix: 'toc', callTimeoutMs: 5_000, waitReplicas: 0 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { booksOf } from './books.ts'
 import { type Entry, startProgram } from '../program.ts'
 

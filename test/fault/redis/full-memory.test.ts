@@ -1,7 +1,7 @@
 import { Tocsin, type Topic } from 'tocsin'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { gate } from '../../runtime/harness.ts'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { booksOf, imbalance } from './books.ts'
 import { eventually, failureOf } from '../helpers.ts'
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { booksOf, imbalance } from './books.ts'
 import { eventually } from '../helpers.ts'
 import { type Entry, type Program, startProgram } from '../program.ts'

@@ -1,7 +1,7 @@
 import { Tocsin } from 'tocsin'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type RedisServer, startRedis, startReplica } from '../../servers/redis-server.ts'
-import { startProxy } from '../../servers/tcp-proxy.ts'
+import { type RedisServer, startRedis, startReplica } from '../../real-servers/redis-server.ts'
+import { startProxy } from '../../real-servers/tcp-proxy.ts'
 import { eventually, failureOf, timed } from '../helpers.ts'
 
 const TOPIC = 'replicated'

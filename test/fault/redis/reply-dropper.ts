@@ -1,7 +1,7 @@
 /** A proxy that loses the reply to a request of one kind, and the connection with it. */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
-import type { Target } from '../../servers/tcp-proxy.ts'
+import type { Target } from '../../real-servers/tcp-proxy.ts'
 
 const HOST = '127.0.0.1'
 /** Replies come in order: in this time those before it, and it, have come too, and are swallowed. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { booksOf, imbalance } from './books.ts'
 import { startProgram } from '../program.ts'
 

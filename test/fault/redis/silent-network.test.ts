@@ -1,7 +1,7 @@
 import { Tocsin, type Topic } from 'tocsin'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
-import { startProxy, type TcpProxy } from '../../servers/tcp-proxy.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
+import { startProxy, type TcpProxy } from '../../real-servers/tcp-proxy.ts'
 import { booksOf, imbalance } from './books.ts'
 import { eventually, timed } from '../helpers.ts'
 

@@ -1,7 +1,7 @@
 import { Tocsin, TocsinError } from 'tocsin'
 import { redis as redisTimetable } from 'tocsin/redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { openAlone } from '../alone.ts'
 import { eventually, failureOf } from '../helpers.ts'
 

@@ -219,7 +219,7 @@ test(
     const names = Object.keys(ENDINGS)
     await using planted = await plant({
       ...(await readOurs('test/setup')),
-      ...(await readOurs('test/servers')),
+      ...(await readOurs('test/real-servers')),
       ...Object.fromEntries(names.map((name) => [`test/ends/${name}.test.ts`, endingTest(name)])),
     })
     const args = ['run', 'test/ends', `--maxWorkers=${names.length}`]
@@ -239,7 +239,7 @@ test(
 const endingTest = (name: string): string => `
   import { writeFileSync } from 'node:fs'
   import { test } from 'vitest'
-  import { startRedis } from './redis-server.ts'
+  import { startRedis } from '../real-servers/redis-server.ts'
   test('ends', async () => {
     const redis = await startRedis()
     writeFileSync('${name}.json', JSON.stringify({ pid: redis.pid, folder: redis.folder }))

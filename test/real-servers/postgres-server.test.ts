@@ -175,7 +175,7 @@ test('no server outlives the process of its test, however that ends', { timeout:
   await using planted = await plant({
     ...(await readOurs('scripts')),
     ...(await readOurs('test/setup')),
-    ...(await readOurs('test/servers')),
+    ...(await readOurs('test/real-servers')),
     ...Object.fromEntries(names.map((name) => [`test/ends/${name}.test.ts`, endingTest(name)])),
   })
   const { code, output } = await run('vitest/vitest.mjs', ['run', 'test/ends', '--maxWorkers=2'], planted.dir)
@@ -193,7 +193,7 @@ test('no server outlives the process of its test, however that ends', { timeout:
 const endingTest = (name: string): string => `
   import { writeFileSync } from 'node:fs'
   import { test } from 'vitest'
-  import { startPostgres } from './postgres-server.ts'
+  import { startPostgres } from '../real-servers/postgres-server.ts'
   test('ends', async () => {
     const server = await startPostgres()
     writeFileSync('${name}.json', JSON.stringify({ pids: server.pids, folder: server.folder }))
