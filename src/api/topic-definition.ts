@@ -34,7 +34,7 @@ export function defineTopic(
 ): TopicDefinition<unknown, unknown> {
   checkTopicName(name)
   const where = `topic '${name}'`
-  checkOptions(config, ['schema', ...CONFIG_FIELDS], where, 'bad-config')
+  checkOptions(config, ['schema', ...CONFIG_FIELDS], where, 'bad-config', '')
   const { schema, ...settings } = config
   const checked = checkConfig(settings, where)
   // Rules across fields (retry.min ≤ retry.max) live where the numbers are made.

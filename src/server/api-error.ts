@@ -23,18 +23,13 @@ export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
       code,
       message: wordsOf(error),
       retryable,
-      ...(typeof details['field'] === 'string' ? { field: inBody(details['field']) } : {}),
+      ...(typeof details['field'] === 'string' ? { field: details['field'] } : {}),
       ...(typeof details['index'] === 'number' ? { index: details['index'] } : {}),
       ...(typeof details['hint'] === 'string' ? { hint: details['hint'] } : {}),
       ...(typeof details['accepted'] === 'number' ? { accepted: details['accepted'] } : {}),
       ...(requestId === undefined ? {} : { requestId }),
     },
   }
-}
-
-/** The library says of which topic a setting is; here the path does. */
-function inBody(field: string): string {
-  return field.replace(/^topic '[^']*'\.?/, '')
 }
 
 /** What stores say, and where they are, is for whoever runs the server: the log has it, and nobody else. */

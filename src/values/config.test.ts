@@ -14,7 +14,7 @@ const WHERE = "topic 'order.unpaid'"
 const refusal = (field: string, says: string | RegExp, code = 'bad-config') =>
   expect.objectContaining({
     code,
-    details: expect.objectContaining({ field: expect.stringMatching(new RegExp(`${field}$`)) }),
+    details: expect.objectContaining({ field }),
     message: expect.stringMatching(says),
   })
 
@@ -68,7 +68,7 @@ const WRONG: [config: unknown, field: string, says: RegExp, code?: string][] = [
   [{ batchsize: 5 }, 'batchsize', /did you mean 'batchSize'\?/],
   [{ concurrency: 5 }, 'concurrency', /unknown option 'concurrency'/],
   [JSON.parse('{"__proto__":{"slots":1}}'), '__proto__', /unknown option '__proto__'/],
-  [JSON.parse('{"retry":{"__proto__":{"maxAttempts":1}}}'), '__proto__', /unknown option '__proto__'/],
+  [JSON.parse('{"retry":{"__proto__":{"maxAttempts":1}}}'), 'retry.__proto__', /unknown option '__proto__'/],
   [{ constructor: {} }, 'constructor', /unknown option 'constructor'/],
 ]
 
@@ -370,7 +370,7 @@ describe('settingsOf', () => {
     expect(() => settingsOf(config, WHERE)).toThrow(
       expect.objectContaining({
         code: 'bad-config',
-        details: { field: expect.stringMatching(/retry$/) },
+        details: { field: 'retry' },
         message: expect.stringContaining(says),
       }),
     ),

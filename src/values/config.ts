@@ -119,7 +119,8 @@ export const CONFIG_FIELDS = Object.keys(RULES)
 
 /** The code layer: checked, in one spelling, without what is undefined. */
 export function checkConfig(config: unknown, where: string): TopicConfig {
-  return shaped(config, where, RULES) as TopicConfig
+  checkOptions(config, CONFIG_FIELDS, where, 'bad-config', '')
+  return within(where, () => checkFields(config as object, '', RULES)) as TopicConfig
 }
 
 /** The live layer after a patch. Whatever is wrong is refused before anything changes. */
@@ -131,14 +132,11 @@ export function patchLive(live: TopicConfig, patch: unknown, where: string): Top
       `${where}: slotBy places the tasks and is fixed when a topic is created`,
       { field: 'slotBy' },
     )
-  checkOptions(patch, Object.keys(liveRules), where, 'bad-config')
+  checkOptions(patch, Object.keys(liveRules), where, 'bad-config', '')
   const given = patch as Record<string, unknown>
   const cleared = Object.keys(given).filter((name) => given[name] === null)
-  const set = shaped(
-    Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null)),
-    where,
-    liveRules,
-  )
+  const changed = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
+  const set = within(where, () => checkFields(changed, '', liveRules))
   const merged = layered(live, set as TopicConfig) as Record<string, unknown>
   for (const name of cleared) delete merged[name]
   return merged as TopicConfig
@@ -171,7 +169,8 @@ export function driftOf(
 export function settingsOf(effective: TopicConfig, where: string, isLenient = false): Settings {
   const full = layered(DEFAULT_CONFIG, effective)
   const retry = full.retry as { [K in keyof RetryConfig]-?: NonNullable<RetryConfig[K]> }
-  const ms = (value: Duration | undefined, field: string) => durationMs(value ?? 0, `${where}.${field}`)
+  const ms = (value: Duration | undefined, field: string) =>
+    within(where, () => durationMs(value ?? 0, field))
   let policy: RetryPolicy = {
     maxAttempts: retry.maxAttempts,
     backoff: retry.backoff,
@@ -180,7 +179,12 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
     jitter: retry.jitter,
   }
   if (policy.minMs > policy.maxMs) {
-    if (!isLenient) throw bad(`${where}.retry`, `min (${retry.min}) is longer than max (${retry.max})`)
+    if (!isLenient)
+      throw new TocsinError(
+        'bad-config',
+        `${where}.retry: min (${retry.min}) is longer than max (${retry.max})`,
+        { field: 'retry' },
+      )
     policy = { ...policy, maxMs: policy.minMs }
   }
   return {
@@ -207,6 +211,21 @@ function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
   return { ...under, ...over, ...retry }
 }
 
+/**
+ * Puts `where` (such as "topic 'order.unpaid'") in front of the message of an error about a setting. Its `field` stays the path
+ * within the settings ('retry.min'), so that a program, and a client of the HTTP API, can look it up in what was sent.
+ */
+function within<T>(where: string, check: () => T): T {
+  try {
+    return check()
+  } catch (error) {
+    if (!TocsinError.is(error)) throw error
+    const { code, message, details } = error
+    throw new TocsinError(code, `${where}.${message}`, details)
+  }
+}
+
+/** Checks an object within the settings, such as `retry`. */
 function shaped(
   value: unknown,
   path: string,
@@ -216,9 +235,15 @@ function shaped(
   checkOptions(value, Object.keys(rules), path, 'bad-config')
   const given = value as Record<string, unknown>
   for (const name of required) if (given[name] === undefined) throw bad(path, `'${name}' is missing`)
+  return checkFields(given, path, rules)
+}
+
+/** Returns the fields that are set, each in one spelling. `path` is '' for the settings of the topic themselves. */
+function checkFields(given: object, path: string, rules: Record<string, Rule>): object {
+  const values = given as Record<string, unknown>
   const result: Record<string, unknown> = {}
   for (const [name, rule] of Object.entries(rules))
-    if (given[name] !== undefined) result[name] = rule(given[name], `${path}.${name}`)
+    if (values[name] !== undefined) result[name] = rule(values[name], path === '' ? name : `${path}.${name}`)
   return result
 }
 

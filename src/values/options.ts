@@ -8,19 +8,22 @@ export function checkOptions(
   known: readonly string[],
   where: string,
   code: ErrorCode = 'bad-option',
+  /** The path of `value` in `details.field`; '' if the names of its options are already full paths. */
+  field: string = where,
 ): void {
   if (!isPlain(value))
     throw new TocsinError(
       code,
       `${where}: expected an object, got ${describeValue(value)}; write { ${known[0]}: … }`,
-      { field: where },
+      field === '' ? {} : { field },
     )
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue
     const near = nearest(name, known)
     const hint = near === null ? `known: ${known.join(', ')}` : `did you mean '${near}'?`
+    const shown = name.slice(0, NAME_LENGTH_MAX)
     throw new TocsinError(code, `${where}: unknown option ${describeValue(name)}; ${hint}`, {
-      field: `${where}.${name.slice(0, NAME_LENGTH_MAX)}`,
+      field: field === '' ? shown : `${field}.${shown}`,
       hint,
     })
   }
