@@ -16,7 +16,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { compareTimetables, type Tally } from './differential/world.ts'
-import { luaBugs, readWith } from './lua-bugs.ts'
+import { luaBugs, readWith } from '../planted/lua.ts'
 
 const SEEDS = [1, 2, 3, 4]
 const WORLDS = 25
@@ -67,7 +67,7 @@ const EVERYWHERE = [
   'get',
 ]
 
-/** Some of lua-bugs.ts, of all kinds: counting, order, fencing, leases, what a look tells. */
+/** Some of planted/lua.ts, of all kinds: counting, order, fencing, leases, what a look tells. */
 const SEEN = [
   'a rescue does not look at the stamp',
   'a returned task goes to the end of its queue',
@@ -82,7 +82,7 @@ describe('a difference is seen', () => {
     '%s',
     async (name) => {
       const bug = luaBugs.find((one) => one.name === name)
-      if (bug === undefined) throw new Error(`no bug '${name}' in lua-bugs.ts`)
+      if (bug === undefined) throw new Error(`no bug '${name}' in planted/lua.ts`)
       const options = { worlds: WORLDS, steps: STEPS_EACH, tally: new Map(), read: readWith(bug) }
       await expect(compareTimetables(server, { ...options, seed: 1 })).rejects.toThrow(
         /^seed 1, world \d+, step \d+: [\s\S]*in-process: [\s\S]*Redis: /,

@@ -1,6 +1,6 @@
 /**
  * What every timetable that serves a ledger promises, as cases: written once, run against each adapter, and by
- * hint-bugs.test.ts against broken ones, to see that they see.
+ * planted/hint-table.test.ts against broken ones, to see that they see.
  */
 import { describe, it } from 'vitest'
 import { claiming } from './hint-table/claiming.ts'

@@ -1,5 +1,5 @@
 /**
- * What every ledger promises, as cases: written once, run against each adapter, and by ledger-bugs.test.ts against
+ * What every ledger promises, as cases: written once, run against each adapter, and by planted/ledger.test.ts against
  * broken ones, to see that they see. After each case the books must balance, whatever it was about.
  */
 import { describe, it } from 'vitest'

@@ -7,7 +7,7 @@ import type { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { openRedis } from '../../src/timetables/redis/open.ts'
 import type { RedisServer } from '../real-servers/redis-server.ts'
 import { seededRandom } from './memory-harness.ts'
-import { wrap } from './planted-bugs.ts'
+import { wrap } from '../planted/timetable.ts'
 import { redisOnVirtualClock, unwatchedTurn } from './redis-virtual-clock.ts'
 import type { TimetableHarness } from './timetable/helpers.ts'
 

@@ -1,5 +1,5 @@
 /**
- * What every timetable promises, as cases: written once, run against each adapter, and by planted-bugs.test.ts
+ * What every timetable promises, as cases: written once, run against each adapter, and by planted/timetable.test.ts
  * against broken ones, to see that they see.
  *
  * A case reads no clock but the timetable's own, and holds also when that clock moves between two calls.

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ledgerBugs } from './ledger-bugs.ts'
-import { ledgerCases, runLedgerCase } from './ledger.ts'
-import { openSqliteLedger } from './sqlite-ledger-harness.ts'
+import { ledgerBugs } from './ledger.ts'
+import { ledgerCases, runLedgerCase } from '../contract/ledger.ts'
+import { openSqliteLedger } from '../contract/sqlite-ledger-harness.ts'
 
 const SLOW_TIMEOUT_MS = 120_000
 

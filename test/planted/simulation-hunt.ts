@@ -1,9 +1,9 @@
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Crew } from '../crew.ts'
-import type { Violation } from '../history.ts'
-import { planOf } from '../plan.ts'
-import type { PlantedBug } from './bugs.ts'
+import { Crew } from '../simulation/crew.ts'
+import type { Violation } from '../simulation/history.ts'
+import { planOf } from '../simulation/plan.ts'
+import type { PlantedBug } from './simulation.ts'
 
 export interface Caught {
   /** How many runs it took. */

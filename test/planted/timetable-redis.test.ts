@@ -1,10 +1,10 @@
-/** The same broken timetables as in planted-bugs.test.ts, around a Redis one: the contract sees there, too. */
+/** The same broken timetables as in timetable.test.ts, around a Redis one: the contract sees there, too. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Timetable } from '../../src/timetable.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
-import { plantedBugs, wrap } from './planted-bugs.ts'
-import { openOnVirtualClock } from './redis-harness.ts'
-import { runCase, timetableCases } from './timetable.ts'
+import { plantedBugs, wrap } from './timetable.ts'
+import { openOnVirtualClock } from '../contract/redis-harness.ts'
+import { runCase, timetableCases } from '../contract/timetable.ts'
 
 let server: RedisServer
 beforeAll(async () => {

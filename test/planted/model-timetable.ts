@@ -1,6 +1,6 @@
 /** Timetables that are wrong in one thing each, made of a sound one: the property has to find every one of them. */
 import type { CancelAnswer, Claim, Timetable } from '../../src/timetable.ts'
-import { wrap } from '../contract/planted-bugs.ts'
+import { wrap } from './timetable.ts'
 
 export interface PlantedBug<P> {
   readonly name: string

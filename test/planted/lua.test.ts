@@ -1,9 +1,9 @@
 /** Broken scripts on a real Redis, on a virtual clock: each is seen by the case that the table names. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
-import { luaBugs, readWith } from './lua-bugs.ts'
-import { openOnVirtualClock } from './redis-harness.ts'
-import { runCase, timetableCases } from './timetable.ts'
+import { luaBugs, readWith } from './lua.ts'
+import { openOnVirtualClock } from '../contract/redis-harness.ts'
+import { runCase, timetableCases } from '../contract/timetable.ts'
 
 let server: RedisServer
 beforeAll(async () => {

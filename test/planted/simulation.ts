@@ -2,8 +2,8 @@
  * Mistakes that a good engineer could make, each as a change of one place in the compiled code. Every one of them must be
  * caught: a simulator that misses them would miss ours.
  */
-import type { Composition } from '../history.ts'
-import type { FaultKind } from '../plan.ts'
+import type { Composition } from '../simulation/history.ts'
+import type { FaultKind } from '../simulation/plan.ts'
 
 export interface PlantedBug {
   readonly name: string

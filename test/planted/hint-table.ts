@@ -1,5 +1,5 @@
 /** Scripts that break one promise of a hint table each: changes of some words in one file of lua/. */
-import type { LuaBug } from '../lua-bugs.ts'
+import type { LuaBug } from './lua.ts'
 
 export const hintBugs: readonly LuaBug[] = [
   {

@@ -1,8 +1,8 @@
 /** Proof that it sees: each planted bug is caught, by some invariant, within 100 seeds. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { compile } from './compile.ts'
-import { PLANTED_BUGS } from './planted/bugs.ts'
-import { hunt } from './planted/hunt.ts'
+import { compile } from '../simulation/compile.ts'
+import { PLANTED_BUGS } from './simulation.ts'
+import { hunt } from './simulation-hunt.ts'
 
 const SEEDS_MAX = 100
 const TIMEOUT_MS = 180_000

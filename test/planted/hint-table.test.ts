@@ -2,12 +2,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { HintTable } from '../../src/hint-table.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
-import { hintBugs } from './hint-table/bugs.ts'
-import { wrap } from './hint-table/helpers.ts'
-import { onRedis } from './hint-table/on-redis.ts'
-import { openRedisHintTable } from './hint-table/redis-harness.ts'
-import { hintCases, runHintCase } from './hint-table.ts'
-import { readWith } from './lua-bugs.ts'
+import { hintBugs } from './hint-table.ts'
+import { wrap } from '../contract/hint-table/helpers.ts'
+import { onRedis } from '../contract/hint-table/on-redis.ts'
+import { openRedisHintTable } from '../contract/hint-table/redis-harness.ts'
+import { hintCases, runHintCase } from '../contract/hint-table.ts'
+import { readWith } from './lua.ts'
 
 let server: RedisServer
 beforeAll(async () => {

@@ -1,14 +1,14 @@
 /** That the property sees: each planted bug is found by the same commands, in as many sequences, and shrunk to a few. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ledgerCommands } from './ledger-commands.ts'
-import { openSqliteSource } from './ledger-worlds.ts'
-import { ledgerBugs } from './planted-ledgers.ts'
-import { timetableBugs } from './planted-timetables.ts'
-import { newFigures, SEED, type SequenceOptions, sequenceProperty, TIMEOUT_MS } from './sequences.ts'
-import { timetableCommands } from './timetable-commands.ts'
-import { openMemorySource } from './timetable-worlds.ts'
-import type { Port } from './world.ts'
+import { ledgerCommands } from '../model/ledger-commands.ts'
+import { openSqliteSource } from '../model/ledger-worlds.ts'
+import { ledgerBugs } from './model-ledger.ts'
+import { timetableBugs } from './model-timetable.ts'
+import { newFigures, SEED, type SequenceOptions, sequenceProperty, TIMEOUT_MS } from '../model/sequences.ts'
+import { timetableCommands } from '../model/timetable-commands.ts'
+import { openMemorySource } from '../model/timetable-worlds.ts'
+import type { Port } from '../model/world.ts'
 
 const SEQUENCES = 1_000
 const COMMANDS_MAX = 60

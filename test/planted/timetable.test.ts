@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Timetable } from '../../src/timetable.ts'
-import { openMemory } from './memory-harness.ts'
-import { plantedBugs, wrap } from './planted-bugs.ts'
-import { runCase, timetableCases } from './timetable.ts'
+import { openMemory } from '../contract/memory-harness.ts'
+import { plantedBugs, wrap } from './timetable.ts'
+import { runCase, timetableCases } from '../contract/timetable.ts'
 
 interface RedCase {
   readonly name: string

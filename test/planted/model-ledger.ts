@@ -1,6 +1,6 @@
 /** Ledgers that are wrong in one thing each, made of a sound one: the property has to find every one of them. */
 import type { Ledger, LedgerSettlement } from '../../src/ledger.ts'
-import type { PlantedBug } from './planted-timetables.ts'
+import type { PlantedBug } from './model-timetable.ts'
 
 function wrapLedger(sound: Ledger, broken: Partial<Ledger>): Ledger {
   return new Proxy(sound, {
