@@ -1,59 +1,79 @@
-/** Work over any number of tasks, in pieces of bounded size, with room for others in between. */
+/** Work on any number of tasks, in batches of at most `BATCH_MAX`, that leaves time for other callers in between. */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
+import { BATCH_MAX } from '../values/limits.ts'
 
-/** One call moves at most this many tasks. */
-export const CHUNK = 1_000
-
-/** Pieces that may be under way at once, so that the store works while the next ones are made. */
-const AHEAD = 32
+/** Batches sent and not yet answered, so that the store works while the next batches are prepared. */
+const UNANSWERED_MAX = 32
 
 /**
- * Sends pieces in order, some ahead of their answers, and takes the answers in order. When one fails, no more are
- * sent, those under way are waited for, and what was taken before stays taken.
+ * Sends batches in order, up to `UNANSWERED_MAX` ahead of their answers, and takes the answers in order. After a failure
+ * no more batches are sent, the unanswered ones are awaited, and the answers before the first failed one are still taken.
  */
-export async function pipelined<P, A>(
+export async function pipelined<B, A>(
   clock: Clock,
-  pieces: Iterable<P> | AsyncIterable<P>,
-  send: (piece: P) => Promise<A>,
-  take: (answer: A, piece: P) => void,
+  batches: Iterable<B> | AsyncIterable<B>,
+  send: (batch: B) => Promise<A>,
+  take: (answer: A, batch: B) => void,
 ): Promise<void> {
-  const underWay: { piece: P; answer: Promise<A> }[] = []
+  const unanswered: { batch: B; answer: Promise<A> }[] = []
   const takeOldest = async () => {
-    const { answer, piece } = underWay[0] as { piece: P; answer: Promise<A> }
-    take(await answer, piece)
-    underWay.shift()
+    const { answer, batch } = unanswered[0] as { batch: B; answer: Promise<A> }
+    take(await answer, batch)
+    unanswered.shift()
   }
   try {
-    for await (const piece of pieces) {
-      const answer = send(piece)
+    for await (const batch of batches) {
+      const answer = send(batch)
       answer.catch(ignore)
-      underWay.push({ piece, answer })
-      if (underWay.length === AHEAD) await takeOldest()
-      // Others get their turn, too; a single piece has nobody to wait for.
-      if (underWay.length > 1) await clock.turn()
+      unanswered.push({ batch, answer })
+      if (unanswered.length === UNANSWERED_MAX) await takeOldest()
+      // Let timers and I/O run between batches; a call of a single batch is not delayed.
+      if (unanswered.length > 1) await clock.turn()
     }
-    while (underWay.length > 0) await takeOldest()
+    while (unanswered.length > 0) await takeOldest()
   } catch (error) {
-    const answers = await Promise.allSettled(underWay.map(({ answer }) => answer))
-    // What was sent before the failure counts, as far as it goes without a gap.
+    const answers = await Promise.allSettled(unanswered.map(({ answer }) => answer))
+    // Batches sent before the failed one count as accepted, up to the first gap.
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') break
-      take(answer.value, underWay[i]?.piece as P)
+      take(answer.value, unanswered[i]?.batch as B)
     }
     throw error
   }
 }
 
-/** Slices of at most `CHUNK`. */
-export function* slicesOf<T>(items: readonly T[]): Generator<readonly T[]> {
-  for (let at = 0; at < items.length; at += CHUNK) yield items.slice(at, at + CHUNK)
+/** Slices of at most `BATCH_MAX`. */
+export function* batchesOf<T>(items: readonly T[]): Generator<readonly T[]> {
+  for (let at = 0; at < items.length; at += BATCH_MAX) yield items.slice(at, at + BATCH_MAX)
 }
 
-/** The places of what is selected, cell by cell, in pieces. */
-export async function* placesOf(
+/** Batches of at most `BATCH_MAX` from an iterable of any length. Holds one batch in memory. */
+export async function* batchesOfStream<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T[]> {
+  let batch: T[] = []
+  // Two loops: `for await` over a plain iterable would await every item.
+  if (Symbol.iterator in items) {
+    for (const item of items) {
+      batch.push(item)
+      if (batch.length < BATCH_MAX) continue
+      yield batch
+      batch = []
+    }
+  } else {
+    for await (const item of items) {
+      batch.push(item)
+      if (batch.length < BATCH_MAX) continue
+      yield batch
+      batch = []
+    }
+  }
+  if (batch.length > 0) yield batch
+}
+
+/** Batches of the places that a selection matches, cell by cell. */
+export async function* findPlaces(
   store: TaskStore,
   clock: Clock,
   topic: string,
@@ -65,8 +85,8 @@ export async function* placesOf(
     let cursor: string | null = null
     do {
       const page = await store.find({ topic, cell }, among, what, cursor)
-      for (let at = 0; at < page.keys.length; at += CHUNK) {
-        yield page.keys.slice(at, at + CHUNK).map((key) => ({ key, cell }))
+      for (const keys of batchesOf(page.keys)) {
+        yield keys.map((key) => ({ key, cell }))
         await clock.turn()
       }
       cursor = page.cursor
@@ -74,28 +94,7 @@ export async function* placesOf(
   }
 }
 
-/** Pieces of `CHUNK`, from anything that can be looped over. */
-export async function* chunksOf<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T[]> {
-  let chunk: T[] = []
-  if (Symbol.iterator in items) {
-    for (const item of items) {
-      chunk.push(item)
-      if (chunk.length < CHUNK) continue
-      yield chunk
-      chunk = []
-    }
-  } else {
-    for await (const item of items) {
-      chunk.push(item)
-      if (chunk.length < CHUNK) continue
-      yield chunk
-      chunk = []
-    }
-  }
-  if (chunk.length > 0) yield chunk
-}
-
-/** The same error, saying which of many it is about. */
+/** The same error, with the index of the item that caused it. */
 export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   if (!TocsinError.is(error)) return asError(error)
   return new TocsinError(
@@ -106,7 +105,7 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   )
 }
 
-/** Part of a bulk call is in; the caller must know how much. */
+/** The error of a bulk call that failed after `accepted` tasks were written; the plain cause if none were. */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)
   const inLast = TocsinError.is(cause) ? Number(cause.details['accepted'] ?? 0) : 0

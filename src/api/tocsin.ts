@@ -5,7 +5,6 @@ import { type Clock, sleep, systemClock } from '../clock.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import { MemoryBoard } from '../boards/memory-board.ts'
 import { DEFAULT_CONFIG, driftOf } from '../values/config.ts'
-import { STOP_TIMEOUT } from './start-consumer.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
 import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
@@ -13,13 +12,15 @@ import type { Jsonified } from '../values/json.ts'
 import { checkTopicName } from '../values/key.ts'
 import { type Logger, plainLogger, silentLogger } from '../telemetry/logger.ts'
 import { type Meter, noMeter } from '../telemetry/meter.ts'
-import { badOption, checkOptions, nearest, needsLedger } from '../values/options.ts'
+import { badOption, checkOptions, nearest } from '../values/options.ts'
 import { type Random, systemRandom } from '../random.ts'
 import { RateLimiter } from '../lib/rate-limiter.ts'
 import type { TaskStore, TopicAudit } from '../store.ts'
+import { STOP_TIMEOUT, type Stoppable } from './consumer-handle.ts'
 import { openStore, STORE_FIELDS, type StoreOptions } from './open-store.ts'
 import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic-definition.ts'
-import type { Consumer, Topic } from './topic.ts'
+import { requireLedger } from './require-ledger.ts'
+import type { Topic } from './topic.ts'
 import { TopicHandle } from './topic-handle.ts'
 import { TopicSettings } from './topic-settings.ts'
 import { VERSION } from '../values/version.ts'
@@ -83,7 +84,7 @@ export class Tocsin implements AsyncDisposable {
   readonly #cluster: Cluster
   readonly #announcer: Announcer
   readonly #topics = new Map<string, KnownTopic>()
-  readonly #consumers = new Set<Consumer>()
+  readonly #consumers = new Set<Stoppable>()
   #closing: Promise<void> | null = null
 
   /** `instruments` are for a server that tells figures. */
@@ -193,9 +194,7 @@ export class Tocsin implements AsyncDisposable {
    */
   async audit(): Promise<TopicAudit[]> {
     this.#checkOpen()
-    const { ledger } = this.#parts.store
-    if (ledger === undefined) throw needsLedger('audit()')
-    return ledger.audit()
+    return requireLedger(this.#parts.store, 'audit()').audit()
   }
 
   /** The processes of the cluster that are alive, this one first. */

@@ -1,9 +1,4 @@
 import { CHANGES_KEPT } from '../board.ts'
-import type { ConfigView, LiveConfig } from '../values/config.ts'
-import { startConsumer } from './start-consumer.ts'
-import { describeValue, type Json } from '../errors.ts'
-import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
-import { startHttpPull } from './start-http-pull.ts'
 import {
   type BatchHandler,
   type Handler,
@@ -12,10 +7,17 @@ import {
   type TransactionBatchHandler,
   type TransactionHandler,
 } from '../consume/performer.ts'
+import { describeValue, type Json } from '../errors.ts'
 import type { HttpPull } from '../pull/http-pull.ts'
-import { Scheduler } from './scheduler.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, TaskInfo, When } from '../task.ts'
+import type { ConfigView, LiveConfig } from '../values/config.ts'
+import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
+import { BulkWrites } from './bulk-writes.ts'
+import { type ConsumeParts, ConsumerHandle } from './consumer-handle.ts'
+import { HttpPullHandle } from './http-pull-handle.ts'
 import type { TopicDefinition } from './topic-definition.ts'
+import { TopicReads } from './topic-reads.ts'
+import { TopicWrites, type WriteParts } from './topic-writes.ts'
 import type {
   BulkOptions,
   BulkScheduled,
@@ -30,43 +32,40 @@ import type {
   Topic,
   WriteOptions,
 } from './topic.ts'
-import { TopicChanges } from './topic-changes.ts'
-import type { TopicParts } from './topic-parts.ts'
-import { TopicPlaces } from './topic-places.ts'
-import { TopicReads } from './topic-reads.ts'
-import { WriteGate } from './write-gate.ts'
 
-/** What `toc.topic(…)` returns: the one place where all that can be done with a topic comes together. */
+/** What a topic needs of its Tocsin, and its own settings. */
+export type TopicParts = WriteParts & ConsumeParts
+
+/**
+ * What `toc.topic(…)` returns. Writes are in topic-writes.ts and bulk-writes.ts, reads in topic-reads.ts, the
+ * configuration in topic-settings.ts, consumers in consumer-handle.ts.
+ */
 export class TopicHandle<In, Out> implements Topic<In, Out> {
   readonly name: string
   #definition: TopicDefinition<In, Out>
   readonly #parts: TopicParts
-  readonly #gate: WriteGate
-  readonly #changes: TopicChanges
-  readonly #reader: TopicReads<In, Out>
-  #scheduler: Scheduler<In>
-  #httpPull: HttpPull | null = null
+  readonly #writes: TopicWrites<In>
+  readonly #bulk: BulkWrites
+  readonly #reads: TopicReads<Out>
+  #httpPull: HttpPullHandle | null = null
 
   constructor(definition: TopicDefinition<In, Out>, parts: TopicParts) {
     this.name = definition.name
     this.#definition = definition
     this.#parts = parts
-    const places = new TopicPlaces(parts.settings)
-    this.#gate = new WriteGate(parts)
-    this.#changes = new TopicChanges(this.name, parts, places, this.#gate)
-    this.#reader = new TopicReads(() => this.#definition, parts, places)
-    this.#scheduler = new Scheduler(definition, parts, this.#gate.order)
+    this.#writes = new TopicWrites(() => this.#definition, parts)
+    this.#bulk = new BulkWrites(this.name, parts, this.#writes)
+    this.#reads = new TopicReads(() => this.#definition, parts)
   }
 
   get definition(): TopicDefinition<In, Out> {
     return this.#definition
   }
 
-  /** It was used by its name alone; now its schema and settings are known. */
+  /** Gives a topic that was used by its name alone its schema and settings. */
   declare(definition: TopicDefinition<In, Out>): void {
     this.#parts.settings.declare(definition.config)
     this.#definition = definition
-    this.#scheduler = new Scheduler(definition, this.#parts, this.#gate.order)
   }
 
   /** For servers, whose clients have no code here: see `TopicSettings.declareForAll`. */
@@ -75,15 +74,8 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#parts.settings.declareForAll(config)
   }
 
-  /** Not `async`, as `cancel` is not: a promise and a turn less, where calls come by the hundred thousand. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
-    if (options === undefined) return this.#gate.passAlone(() => this.#scheduler.one(task), MAKES)
-    return this.#gate.pass(
-      options,
-      (tx) => this.#scheduler.oneWithin(tx, task),
-      () => this.#scheduler.one(task),
-      MAKES,
-    )
+    return this.#writes.schedule(task, options)
   }
 
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
@@ -92,39 +84,23 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     tasks: readonly NewTask<In>[] | Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
     options?: WriteOptions,
   ): Promise<Scheduled[] | BulkScheduled> {
-    const isArray = Array.isArray(tasks)
-    return this.#gate.pass<Scheduled[] | BulkScheduled>(
-      options,
-      (tx) => {
-        if (isArray) return this.#scheduler.arrayWithin(tx, tasks as readonly NewTask<In>[])
-        throw badOption(
-          'tasks',
-          'in a transaction, give an array: a stream may take longer than it should be open',
-        )
-      },
-      async () => {
-        if (isArray) return this.#scheduler.array(tasks as readonly NewTask<In>[])
-        if (isLoopable(tasks)) return this.#scheduler.stream(tasks as Iterable<NewTask<In>>)
-        throw badOption('tasks', `expected an array or something to loop over, got ${describeValue(tasks)}`)
-      },
-      MAKES,
-    )
+    return this.#writes.scheduleMany(tasks, options)
   }
 
   cancel(key: string, options?: WriteOptions): Promise<Cancelled> {
-    return this.#changes.cancel(key, options)
+    return this.#writes.cancel(key, options)
   }
 
   cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]> {
-    return this.#changes.cancelMany(keys, options)
+    return this.#writes.cancelMany(keys, options)
   }
 
   cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }> {
-    return this.#changes.cancelBy(by, options)
+    return this.#bulk.cancelBy(by, options)
   }
 
   reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled> {
-    return this.#changes.reschedule(key, when, options)
+    return this.#writes.reschedule(key, when, options)
   }
 
   rescheduleBy(
@@ -132,33 +108,33 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }> {
-    return this.#changes.rescheduleBy(by, when, options)
+    return this.#bulk.rescheduleBy(by, when, options)
   }
 
   readonly dead = {
-    replay: (which: Selector): Promise<{ replayed: number }> => this.#changes.replay(which),
-    purge: (which: Selector): Promise<{ purged: number }> => this.#changes.purge(which),
+    replay: (which: Selector): Promise<{ replayed: number }> => this.#bulk.replay(which),
+    purge: (which: Selector): Promise<{ purged: number }> => this.#bulk.purge(which),
   }
 
   /** Resolves when every write called so far has taken effect. */
   written(): Promise<void> {
-    return this.#gate.written()
+    return this.#writes.written()
   }
 
   get(key: string): Promise<TaskInfo<Out> | null> {
-    return this.#reader.get(key)
+    return this.#reads.get(key)
   }
 
   list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
-    return this.#reader.list(options)
+    return this.#reads.list(options)
   }
 
   counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }> {
-    return this.#reader.counts()
+    return this.#reads.counts()
   }
 
   forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]> {
-    return this.#reader.forecast(options)
+    return this.#reads.forecast(options)
   }
 
   async config(): Promise<ConfigView> {
@@ -199,43 +175,45 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   consume(handler: Handler<Out> | TransactionHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
-    const performer = performOne(handler as Handler<Out>)
-    return startConsumer(() => this.#definition, this.#parts, handler, performer, options, false)
+    this.#checkConsumes(handler)
+    const call = { performer: performOne(handler as Handler<Out>), batched: false }
+    return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
   consumeBatch(
     handler: BatchHandler<Out> | TransactionBatchHandler<Out>,
     options: ConsumeOptions<Out> = {},
   ): Consumer {
-    const performer = performBatch(handler as BatchHandler<Out>)
-    return startConsumer(() => this.#definition, this.#parts, handler, performer, options, true)
+    this.#checkConsumes(handler)
+    const call = { performer: performBatch(handler as BatchHandler<Out>), batched: true }
+    return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
-  /** @internal As a stream of which each task is checked by itself. */
-  scheduleLenient: Scheduler<In>['lenient'] = (pieces, onRefused, onScheduled) =>
-    this.#gate.passAlone(() => this.#scheduler.lenient(pieces, onRefused, onScheduled), MAKES)
+  /** @internal For servers: see `TopicWrites.scheduleValid`. */
+  scheduleValid(...given: Parameters<TopicWrites<In>['scheduleValid']>): Promise<void> {
+    return this.#writes.scheduleValid(...given)
+  }
 
   /** @internal For how long the oldest due task has waited to be taken. */
   overdueMs(): Promise<number> {
-    return this.#reader.overdueMs()
+    return this.#reads.overdueMs()
   }
 
-  /** @internal */
+  /** @internal Pull requests that wait for a task. */
   get waitingClaims(): number {
-    return this.#httpPull?.waitingCount ?? 0
+    return this.#httpPull?.httpPull.waitingCount ?? 0
   }
 
-  /** @internal Where tasks are pulled by whoever is not in this process. */
+  /** @internal Hands out tasks to clients of a server. */
   get httpPull(): HttpPull {
     this.#parts.checkOpen()
-    return (this.#httpPull ??= startHttpPull(this.name, this.#parts))
+    this.#httpPull ??= new HttpPullHandle(this.name, this.#parts)
+    return this.#httpPull.httpPull
   }
-}
 
-const MAKES = { makes: true }
-
-function isLoopable(value: unknown): boolean {
-  return (
-    value !== null && typeof value === 'object' && (Symbol.iterator in value || Symbol.asyncIterator in value)
-  )
+  #checkConsumes(handler: unknown): void {
+    this.#parts.checkOpen()
+    if (typeof handler !== 'function')
+      throw badOption('handler', `expected a function, got ${describeValue(handler)}`)
+  }
 }

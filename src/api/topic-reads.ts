@@ -3,42 +3,42 @@ import { durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
 import { instantMs, LAST_INSTANT_MS } from '../values/instant.ts'
 import { checkPrefix, checkTag } from '../values/key.ts'
+import { BATCH_MAX } from '../values/limits.ts'
 import { positionOf } from '../values/list-position.ts'
-import { badOption, checkOptions, needsLedger, wholeNumber } from '../values/options.ts'
+import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
 import { decodePayload } from '../values/payload.ts'
 import { decodeBody, inTime } from '../values/schema.ts'
 import type { State, TaskInfo } from '../task.ts'
 import type { EntryView } from '../timetable.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { ForecastOptions, ListOptions } from './topic.ts'
-import type { TopicParts } from './topic-parts.ts'
-import type { TopicPlaces } from './topic-places.ts'
+import { placeOf } from './places.ts'
+import { requireLedger } from './require-ledger.ts'
+import type { WriteParts } from './topic-writes.ts'
 
 const PAGE_SIZE = 100
-const PAGE_SIZE_MAX = 1_000
 const FORECAST_STEPS_MAX = 10_000
 const ENDED: readonly State[] = ['done', 'cancelled', 'obsolete']
 const STATES: readonly State[] = ['pending', 'claimed', 'dead', ...ENDED]
 
-/** What can be seen of a topic's tasks. */
-export class TopicReads<In, Out> {
-  readonly #definition: () => TopicDefinition<In, Out>
-  readonly #parts: TopicParts
-  readonly #places: TopicPlaces
+export type ReadParts = Pick<WriteParts, 'store' | 'clock' | 'settings' | 'checkOpen'>
 
-  constructor(definition: () => TopicDefinition<In, Out>, parts: TopicParts, places: TopicPlaces) {
+/** The reads of a topic: its tasks, counts and forecast. */
+export class TopicReads<Out> {
+  readonly #name: string
+  readonly #definition: () => TopicDefinition<unknown, Out>
+  readonly #parts: ReadParts
+
+  constructor(definition: () => TopicDefinition<unknown, Out>, parts: ReadParts) {
+    this.#name = definition().name
     this.#definition = definition
     this.#parts = parts
-    this.#places = places
-  }
-
-  get #name(): string {
-    return this.#definition().name
   }
 
   async get(key: string): Promise<TaskInfo<Out> | null> {
     this.#parts.checkOpen()
-    const view = await this.#parts.store.get(this.#name, this.#places.one(key))
+    const { store, settings } = this.#parts
+    const view = await store.get(this.#name, placeOf(key, settings.current.slotBy))
     return view === null ? null : this.#info(view)
   }
 
@@ -46,7 +46,7 @@ export class TopicReads<In, Out> {
     this.#parts.checkOpen()
     checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
     const { state, tag, prefix, dueFrom, dueTo, cursor } = options
-    const limit = wholeNumber(options.limit ?? PAGE_SIZE, 1, PAGE_SIZE_MAX, 'limit')
+    const limit = wholeNumber(options.limit ?? PAGE_SIZE, 1, BATCH_MAX, 'limit')
     const views = await this.#parts.store.list(this.#name, {
       state: this.#stateToList(state),
       tag: tag === undefined ? null : checkTag(tag),
@@ -83,7 +83,7 @@ export class TopicReads<In, Out> {
     return steps.map((due, i) => ({ at: new Date(fromMs + i * stepMs), due }))
   }
 
-  /** For how long the oldest due task has waited to be taken. */
+  /** How long the oldest due task has been due, in ms; 0 if none is due. */
   async overdueMs(): Promise<number> {
     const { store } = this.#parts
     const query = {
@@ -102,7 +102,7 @@ export class TopicReads<In, Out> {
 
   async #info(view: EntryView): Promise<TaskInfo<Out>> {
     const answer = decodeBody(this.#definition().schema, view.body)
-    // Only what has to be waited for needs a deadline: a page of a thousand tasks arms no timers.
+    // Only an async schema needs a deadline: with a synchronous one, a page of 1,000 tasks sets no timers.
     const decoded =
       answer instanceof Promise
         ? await inTime(this.#parts.clock, answer).catch(() => ({ problem: 'no answer' }))
@@ -111,10 +111,10 @@ export class TopicReads<In, Out> {
       id: view.id,
       topic: this.#name,
       key: view.key,
-      // A payload that no longer fits its schema is shown as it is: looking must not fail.
+      // A payload that the schema refuses is shown as stored: reading must not fail.
       payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
       dueAt: new Date(view.dueMs),
-      // Of a task whose attempts are used up, the last one; there is none after it.
+      // Of a task whose attempts are used up: the last attempt.
       attempt: view.failures + (view.deadCause === 'attempts' ? 0 : 1),
       deliveries: view.deliveries,
       tags: view.tags,
@@ -129,8 +129,7 @@ export class TopicReads<In, Out> {
 
   #stateToList(state: State | undefined): State | null {
     if (state === undefined) return null
-    if (ENDED.includes(state) && this.#parts.store.ledger === undefined)
-      throw needsLedger(`list({ state: '${state}' })`)
+    if (ENDED.includes(state)) requireLedger(this.#parts.store, `list({ state: '${state}' })`)
     if (STATES.includes(state)) return state
     throw badOption('state', `${describeValue(state)}; use ${STATES.join(', ')}`)
   }

@@ -14,7 +14,7 @@ import {
 } from '../values/config.ts'
 import { TocsinError } from '../errors.ts'
 import type { Announcer } from '../telemetry/events.ts'
-import { InOrder } from '../lib/write-queue.ts'
+import { WriteQueue } from '../lib/write-queue.ts'
 import type { Logger } from '../telemetry/logger.ts'
 
 /**
@@ -40,7 +40,7 @@ export class TopicSettings {
   /** The code and the cluster place keys in different ways: nothing may be written. */
   #conflict: TocsinError | null = null
   /** One after the other: two must not both be about to create it. */
-  readonly #declarations = new InOrder()
+  readonly #declarations = new WriteQueue()
   /** By what is being declared for all, while nobody has created it: whoever writes meanwhile goes by that. */
   #founding: TopicConfig | null = null
 

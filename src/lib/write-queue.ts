@@ -1,25 +1,29 @@
 /**
- * Writes take effect in the order in which they were called, also without an await between them. Mostly that is so
- * by itself. It is not when one has to wait before it writes (a schema that answers later, a bulk call in pieces):
- * then those called after it wait as well.
+ * Writes take effect in call order, also if the caller does not await between them. A store keeps the order of writes
+ * that are sent at once, so most of them are never queued. Only a write that must wait before it is sent (for an async
+ * schema, or between the batches of a bulk call) makes all later writes wait for it.
  */
-export class InOrder {
+export class WriteQueue {
+  /** Resolves when the last queued write has ended; null if no write is queued. */
   #tail: Promise<unknown> | null = null
 
-  /** Batcher now if nothing is under way, else after it. `blocks` says that what comes later must wait for this one. */
-  run<T>(write: () => Promise<T>, blocks = false): Promise<T> {
+  /**
+   * Starts `write` at once if the queue is empty, else after the queued writes. With `isBlocking`, later writes wait
+   * until this one has ended.
+   */
+  run<T>(write: () => Promise<T>, isBlocking = false): Promise<T> {
     const result = this.#tail === null ? write() : this.#tail.then(write)
-    if (blocks || this.#tail !== null) this.#follow(result)
+    if (isBlocking || this.#tail !== null) this.#append(result)
     return result
   }
 
-  /** Resolves when everything called so far has taken effect. */
+  /** Resolves when every write queued so far has ended. */
   async settled(): Promise<void> {
-    // The tail of this moment: waiting for later ones as well could take for ever.
+    // The tail as of now: with steady traffic the queue may never be empty.
     await this.#tail
   }
 
-  #follow(result: Promise<unknown>): void {
+  #append(result: Promise<unknown>): void {
     const tail = result.then(ignore, ignore).then(() => {
       if (this.#tail === tail) this.#tail = null
     })

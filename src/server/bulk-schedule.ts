@@ -52,11 +52,11 @@ export async function scheduleLines(
     writer.write({ line, ...errorBody(foreseen(error, request.log)) })
   }
   const put = async (piece: Piece) => {
-    const { numbers } = piece
-    await topic.scheduleLenient(
-      only(piece),
-      (_, i, error) => refuse(numbers[i] as number, error),
-      (_, i, { key, outcome, dueAt, inFlight }) => {
+    const { tasks, numbers } = piece
+    await topic.scheduleValid(
+      tasks,
+      (i, error) => refuse(numbers[i] as number, error),
+      (i, { key, outcome, dueAt, inFlight }) => {
         summary[outcome]++
         if (isEach) writer.write({ line: numbers[i], key, outcome, dueAt, inFlight })
       },
@@ -178,8 +178,4 @@ function linger(clock: Clock, { raw: body }: FastifyRequest, { raw: answer }: Fa
   answer.once('finish', look)
   socket.once('close', callOff)
   body.resume()
-}
-
-async function* only<T>(one: T): AsyncGenerator<T> {
-  yield one
 }

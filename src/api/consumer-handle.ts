@@ -1,0 +1,151 @@
+import type { Clock } from '../clock.ts'
+import type { Cluster } from '../cluster/cluster.ts'
+import { RunningConsumer, type StopReport } from '../consume/consumer.ts'
+import { type Performer, performGuard } from '../consume/performer.ts'
+import { describeValue, TocsinError } from '../errors.ts'
+import type { RateLimiter } from '../lib/rate-limiter.ts'
+import type { Random } from '../random.ts'
+import type { TaskStore } from '../store.ts'
+import type { Announcer } from '../telemetry/events.ts'
+import type { Logger } from '../telemetry/logger.ts'
+import type { Meter } from '../telemetry/meter.ts'
+import { CONFIG_FIELDS } from '../values/config.ts'
+import { type Duration, durationMs } from '../values/duration.ts'
+import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
+import { decodeBody } from '../values/schema.ts'
+import { requireLedger } from './require-ledger.ts'
+import type { TopicDefinition } from './topic-definition.ts'
+import type { TopicSettings } from './topic-settings.ts'
+import type { Consumer, ConsumeOptions } from './topic.ts'
+
+/** How long `stop` and `close` wait for running handlers. */
+export const STOP_TIMEOUT = '20s'
+const CONCURRENCY = 64
+const BATCH_CONCURRENCY = 4
+const CONCURRENCY_MAX = 100_000
+
+/** What `close` must stop. */
+export interface Stoppable {
+  stop(options: { readonly timeout: Duration }): Promise<unknown>
+}
+
+/** What a topic's consumers need of their Tocsin. */
+export interface ConsumeParts {
+  readonly store: TaskStore
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly announcer: Announcer
+  readonly meter: Meter
+  readonly settings: TopicSettings
+  readonly cluster: Cluster
+  readonly rateLimiter: RateLimiter
+  /** The running consumers. */
+  readonly consumers: Set<Stoppable>
+}
+
+/** A handler as `consume` and `consumeBatch` take it. */
+interface HandlerCall<Out> {
+  readonly performer: Performer<Out>
+  readonly batched: boolean
+}
+
+/** A running consumer, as its user holds it: a member of the cluster that takes a share of the topic's slots. */
+export class ConsumerHandle<Out> implements Consumer {
+  readonly #running: RunningConsumer<Out>
+  readonly #participation: ReturnType<Cluster['consume']>
+  readonly #unsubscribe: () => void
+  readonly #consumers: Set<Stoppable>
+
+  /** Throws if an option is invalid. */
+  constructor(
+    definition: () => TopicDefinition<unknown, Out>,
+    { settings, consumers, cluster, ...parts }: ConsumeParts,
+    { performer, batched }: HandlerCall<Out>,
+    options: ConsumeOptions<Out>,
+  ) {
+    const { name } = definition()
+    const { concurrency, isTransactional, guard } = checkConsumeOptions(options, name, batched, parts.store)
+    const running = new RunningConsumer<Out>({
+      ...parts,
+      topic: name,
+      settings: () => settings.current,
+      paused: () => settings.paused,
+      decode: (body) => decodeBody(definition().schema, body),
+      performer,
+      guard: guard === undefined ? null : performGuard(guard),
+      concurrency,
+      share: () => cluster.shareOf(name),
+      batched,
+      isTransactional,
+    })
+    this.#running = running
+    this.#participation = cluster.consume(name, {
+      capacity: concurrency,
+      inFlightCount: () => running.inFlightCount,
+      finishedCount: () => running.finishedCount,
+      onShare: () => running.deal(),
+    })
+    this.#unsubscribe = settings.onChange(() => running.reconfigure())
+    this.#consumers = consumers
+    consumers.add(this)
+  }
+
+  get staleCount(): number {
+    return this.#running.staleCount
+  }
+
+  async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<StopReport> {
+    checkOptions(options, ['timeout'], 'stop')
+    const timeoutMs = durationMs(options.timeout ?? STOP_TIMEOUT, 'timeout')
+    const stopped = this.#running.stop(timeoutMs)
+    // Before the handlers have ended: other nodes pull our slots from now on.
+    this.#participation.yield()
+    const report = await stopped
+    this.#participation.end()
+    this.#unsubscribe()
+    this.#consumers.delete(this)
+    return report
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+}
+
+interface CheckedOptions<Out> {
+  readonly concurrency: number
+  readonly isTransactional: boolean
+  readonly guard: ConsumeOptions<Out>['guard']
+}
+
+function checkConsumeOptions<Out>(
+  options: ConsumeOptions<Out>,
+  topic: string,
+  batched: boolean,
+  store: TaskStore,
+): CheckedOptions<Out> {
+  const misplaced = Object.keys(Object(options)).find((name) => CONFIG_FIELDS.includes(name))
+  if (misplaced !== undefined)
+    throw badOption(misplaced, `is a setting of the topic: toc.topic('${topic}', { ${misplaced} })`)
+  checkOptions(options, ['concurrency', 'transaction', 'guard'], 'consume')
+  const { guard, transaction } = options
+  if (transaction !== undefined && typeof transaction !== 'boolean')
+    throw badOption('transaction', `expected true or false, got ${describeValue(transaction)}`)
+  const isTransactional = transaction === true
+  if (isTransactional) checkTransacts(store)
+  if (guard !== undefined && typeof guard !== 'function')
+    throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
+  // Each transaction takes a connection of its own.
+  const byDefault = batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY
+  const concurrency = wholeNumber(options.concurrency ?? byDefault, 1, CONCURRENCY_MAX, 'concurrency')
+  return { concurrency, isTransactional, guard }
+}
+
+function checkTransacts(store: TaskStore): void {
+  if (requireLedger(store, 'transaction: true').transact === null)
+    throw new TocsinError(
+      'ledger-required',
+      'transaction: true needs its ledger in one PostgreSQL database: a handler cannot be awaited inside a transaction of SQLite, or of several databases. Make the handler idempotent instead: task.id is the same at every attempt',
+    )
+}
