@@ -49,7 +49,7 @@ async function machine(programs: Record<string, string>, { isRoot = true } = {})
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   for (const part of ['bin', 'aside', 'shelf']) await mkdir(join(folder, part))
   for (const [path, body] of Object.entries(programs)) {
-    await writeFile(join(folder, path), `#!/bin/sh\ncd ${folder}\n${body}\n`)
+    await writeFile(join(folder, path), `#!/bin/sh\ncd "${folder}"\n${body}\n`)
     await chmod(join(folder, path), 0o755)
   }
   const lines: string[] = []

@@ -3,13 +3,12 @@
  * transaction lasts, so that nothing of a session can be relied on.
  */
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort } from './free-port.ts'
 import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
 import { type PostgresServer, programPath, sql } from './postgres-server.ts'
-import { handOver, unprivileged } from './unprivileged.ts'
+import { handOver, unprivileged, unprivilegedTmpdir } from './unprivileged.ts'
 
 const HOST = '127.0.0.1'
 const USER = 'postgres'
@@ -22,7 +21,7 @@ const POOL_SIZE = 4
 /** Starts a PgBouncer and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
 export async function startPgBouncer(server: PostgresServer): Promise<PgBouncer> {
   const program = await programPath('pgbouncer')
-  const folder = await mkdtemp(join(tmpdir(), 'tocsin-pgbouncer-'))
+  const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-pgbouncer-'))
   try {
     for (let tries = 1; ; tries++) {
       const port = await freePort()

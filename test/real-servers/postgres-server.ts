@@ -5,7 +5,6 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, open, readFile, rename, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -14,7 +13,7 @@ import pg from 'pg'
 import { freePort } from './free-port.ts'
 import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
 import { areAlive, childrenOf, signalTo } from './processes.ts'
-import { handOver, unprivileged } from './unprivileged.ts'
+import { handOver, unprivileged, unprivilegedTmpdir } from './unprivileged.ts'
 
 const HOST = '127.0.0.1'
 const USER = 'postgres'
@@ -48,7 +47,7 @@ export type PostgresOptions = {
 /** Starts a PostgreSQL and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const bin = dirname(await programPath('postgres'))
-  const folder = await mkdtemp(join(tmpdir(), 'tocsin-postgres-'))
+  const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-postgres-'))
   try {
     await run('cp', ['-a', await initialized(bin), join(folder, 'data')])
     await handOver(folder)
@@ -113,9 +112,13 @@ type Provisioning = { NEEDED: Row[]; find: (row: Row) => string | undefined }
 async function initialized(bin: string): Promise<string> {
   const { stdout } = await run(join(bin, 'postgres'), ['--version'])
   const version = stdout.replace(/^.*?(\d+)/s, '$1').replaceAll(/[^\w.]+/g, '-')
-  const ours = fileURLToPath(new URL(`../../node_modules/.cache/tocsin/postgres-${version}`, import.meta.url))
+  // By user: the files are readable by their owner alone.
+  const owner = process.getuid?.() ?? 'any'
+  const ours = fileURLToPath(
+    new URL(`../../node_modules/.cache/tocsin/postgres-${version}-of-${owner}`, import.meta.url),
+  )
   if (existsSync(ours)) return ours
-  const folder = await mkdtemp(join(tmpdir(), 'tocsin-initdb-'))
+  const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-initdb-'))
   try {
     await handOver(folder)
     const args = ['-D', join(folder, 'data'), '-U', USER, '--auth=trust', '--no-sync', '--encoding=UTF8']

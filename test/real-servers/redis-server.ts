@@ -4,7 +4,7 @@
  */
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Certificates, makeCertificates } from './certificates.ts'
 import { freePort } from './free-port.ts'
@@ -12,6 +12,8 @@ import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
 import { ask, type Reply } from './resp.ts'
 
 const HOST = '127.0.0.1'
+const SOCKET = 'redis.sock'
+const LOG = 'redis.log'
 const READY_WITHIN_MS = 15_000
 const ANSWER_WITHIN_MS = 15_000
 const LOOK_EVERY_MS = 5
@@ -94,16 +96,17 @@ export class RedisServer implements AsyncDisposable {
     this.folder = folder
     this.port = port
     this.url = `redis://${HOST}:${port}`
-    this.socket = join(folder, 'redis.sock')
+    this.socket = join(folder, SOCKET)
     this.ca = certificates?.ca
     this.tlsUrl = certificates === undefined ? undefined : `rediss://localhost:${tlsPort}`
-    this.#log = join(folder, 'redis.log')
+    this.#log = join(folder, LOG)
     this.#config = {
       bind: HOST,
       port: String(port),
-      unixsocket: this.socket,
-      dir: folder,
-      logfile: this.#log,
+      // Relative to the folder, in which Redis is started: in redis.conf a path with a space would end at the space.
+      unixsocket: SOCKET,
+      dir: '.',
+      logfile: LOG,
       loglevel: 'warning',
       daemonize: 'no',
       save: '',
@@ -221,9 +224,9 @@ export class RedisServer implements AsyncDisposable {
 function tlsConfig({ caFile, certificateFile, keyFile }: Certificates, port: number): Record<string, string> {
   return {
     'tls-port': String(port),
-    'tls-ca-cert-file': caFile,
-    'tls-cert-file': certificateFile,
-    'tls-key-file': keyFile,
+    'tls-ca-cert-file': basename(caFile),
+    'tls-cert-file': basename(certificateFile),
+    'tls-key-file': basename(keyFile),
     'tls-auth-clients': 'no',
   }
 }

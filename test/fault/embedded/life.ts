@@ -14,8 +14,8 @@ export interface LifeOptions {
 }
 
 /** A folder for ledgers, gone when its block ends. */
-export function temporaryFolder(): Disposable & { readonly path: string } {
-  const path = mkdtempSync(join(tmpdir(), 'tocsin-embedded-'))
+export function temporaryFolder(base = tmpdir()): Disposable & { readonly path: string } {
+  const path = mkdtempSync(join(base, 'tocsin-embedded-'))
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
 }
 

@@ -5,13 +5,14 @@ import Database from 'better-sqlite3'
 import { Tocsin } from 'tocsin'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { temporaryFolder, TOPIC } from './life.ts'
+import { unprivilegedTmpdir } from '../../real-servers/unprivileged.ts'
 import { failureOf } from '../helpers.ts'
 import { type Entry, startProgram } from '../program.ts'
 
 let folder: ReturnType<typeof temporaryFolder>
 let path: string
 beforeEach(() => {
-  folder = temporaryFolder()
+  folder = temporaryFolder(unprivilegedTmpdir())
   path = join(folder.path, 't.db')
 })
 afterEach(() => folder[Symbol.dispose]())
@@ -62,7 +63,7 @@ describe('a file that is there already', () => {
     expect(await toc.topic(TOPIC).get('a')).toMatchObject({ state: 'pending', payload: 1 })
   })
 
-  test("somebody's own database: their tables stay as they are", async () => {
+  test('a database with tables of an application: they stay as they are', async () => {
     const database = new Database(path)
     database.exec(
       "CREATE TABLE orders (id INTEGER PRIMARY KEY, what TEXT); INSERT INTO orders VALUES (1, 'tea')",
@@ -76,9 +77,9 @@ describe('a file that is there already', () => {
 })
 
 describe('what may not be written', () => {
-  /** Opens it in a process without the rights of root: nothing is read-only to root. */
+  /** Opens a file in a process without the rights of root: to root no file is read-only. */
   async function outcome(file = path): Promise<Entry> {
-    const options = { open: {}, topic: TOPIC, path: file, asNobody: true, preopen: true }
+    const options = { open: {}, topic: TOPIC, path: file, withoutRoot: true }
     await using program = await startProgram('embedded/opener', options)
     await program.untilCount('outcome', 1)
     return program.of('outcome')[0]!
@@ -133,8 +134,8 @@ describe('what may not be written', () => {
     expect(message).toMatch(/cannot be opened.*EACCES/)
   })
 
-  // In a process of its own: Node's own way to make folders hangs there. There is a /proc on Linux only.
-  test.skipIf(process.platform !== 'linux')('a folder that nobody can make', async () => {
+  // In a process of its own: `fs.mkdir` with `recursive` never returns there. Only Linux has /proc.
+  test.skipIf(process.platform !== 'linux')('a folder that not even root can make', async () => {
     const { code, message } = await outcome('/proc/no/such/t.db')
     expect(code).toBe('ledger-unavailable')
     expect(message).toMatch(/cannot be opened.*ENOENT/)

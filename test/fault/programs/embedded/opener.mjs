@@ -1,25 +1,28 @@
 /**
- * Opens the file when `gate` is there, says how that went, and keeps it until it is ended.
+ * Opens the file once `gate` exists, records the outcome, and keeps the file open until the process is ended.
  *
- *   asNobody   without the rights of root, to whom no file is read-only
+ *   withoutRoot   gives up the rights of root first: to root no file is read-only
  */
 import { existsSync } from 'node:fs'
-import { openEmbedded } from './open.mjs'
+import { dirname, join } from 'node:path'
+import { Tocsin } from 'tocsin'
 import { options, record, recordError } from '../record.mjs'
+import { openEmbedded } from './open.mjs'
 
-const NOBODY = 65_534
+/** The uid and gid of `nobody` on Linux. They need no entry in /etc/passwd. */
+const NO_RIGHTS_ID = 65_534
 
-// Loaded now: what opens the file is not held up by reading code, and needs no rights to read it.
-await import('tocsin')
-await import(new URL('../../../../dist/ledgers/sqlite/open.js', import.meta.url).href)
-await import(new URL('../../../../dist/ledgers/sqlite/options.js', import.meta.url).href)
-if (options.preopen) {
-  const { default: Database } = await import('better-sqlite3')
-  new Database(':memory:').close()
-}
-if (options.asNobody && process.getuid() === 0) {
-  process.setegid(NOBODY)
-  process.seteuid(NOBODY)
+// Loads every module that opening a file imports, including those that are imported late. From here on the process does
+// not read the repository, which may lie in a folder that only root can enter; and no opener wins the file only because
+// its code was loaded sooner.
+const warmUpFile = join(dirname(options.records), 'warm-up.db')
+const warmUp = await Tocsin.open({ ledger: `sqlite:${warmUpFile}`, logger: false })
+await warmUp.close()
+
+if (options.withoutRoot && process.getuid() === 0) {
+  process.setgroups([])
+  process.setegid(NO_RIGHTS_ID)
+  process.seteuid(NO_RIGHTS_ID)
 }
 record('ready')
 while (options.gate !== undefined && !existsSync(options.gate));
@@ -29,9 +32,8 @@ try {
   process.once('SIGTERM', () => {
     void toc.close().then(() => record('closed'))
   })
-  // Until then.
-  setInterval(() => {}, 1_000)
 } catch (error) {
   recordError('outcome', error)
-  setInterval(() => {}, 1_000)
 }
+// Keeps the process alive until it is ended.
+setInterval(() => {}, 1_000)
