@@ -51,10 +51,10 @@ export interface HintTable extends Pick<
   /** Of these, the ones that it holds, waiting or claimed. */
   has(topic: string, places: readonly Place[]): Promise<boolean[]>
   /**
-   * Only these cells are pulled here: hints of others are not kept, and those that wait are forgotten. Undefined where
-   * other processes ring by it, too.
+   * Restricts a table of this process to the cells that the process pulls: waiting hints of other cells are dropped, and
+   * `put` ignores them. A shared table ignores the call, because other processes pull the other cells from it.
    */
-  tend?(topic: string, cells: readonly number[]): void
+  keepOnly(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
   /** All up to the frontier is in it. False: the epoch is another one by now, and nothing is known any more. */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>

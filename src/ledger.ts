@@ -154,12 +154,15 @@ export interface LedgerTransaction extends LedgerWrites {
     mergeMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
   /**
-   * Resolves when the transaction is over, one way or the other, or when nobody wants to know any more. Undefined: what
-   * it wrote is in the news then.
+   * Resolves when the transaction has ended, by commit or by rollback, or as soon as `isPointless` returns true. Null if
+   * the ledger reports the writes of committed transactions itself, in `committedWrites`.
    */
-  readonly ended?: (isPointless: () => boolean) => Promise<void>
-  /** Nothing in it is awaited: what goes wrong has to be thrown, or nobody hears of it in time. */
-  readonly isSynchronous?: boolean
+  readonly ended: ((isPointless: () => boolean) => Promise<void>) | null
+  /**
+   * True if the caller does not await its writes (better-sqlite3): an error has to be thrown synchronously, or the caller
+   * commits without seeing it.
+   */
+  readonly isSynchronous: boolean
 }
 
 /** A task that somebody holds. */
@@ -173,13 +176,25 @@ export interface HandlerTransaction {
   readonly hold: (topic: string, held: readonly HeldPlace[]) => Promise<boolean>
 }
 
+/**
+ * Runs `work` in a transaction and commits if it returns true; otherwise nothing was written. Returns whether it
+ * committed. If `signal` aborts while the call waits for a connection, `work` is not called.
+ */
+export type TransactHandler = (
+  work: (transaction: HandlerTransaction) => Promise<boolean>,
+  signal: AbortSignal,
+) => Promise<boolean>
+
 /** Its `get` answers a live task, or else the last one of the key that ended. */
 export interface Ledger extends LedgerWrites, Looks {
+  /** True if other processes may write to the same ledger: their writes are found by `load`, `listen` and `committedWrites`. */
+  readonly isShared: boolean
   /**
-   * For those who write to the topic without this process: it is told to the ledger with the first task, or when the topic
-   * is loaded. Who places keys otherwise than those that lie there is refused. Undefined: nobody else writes.
+   * Registers how this process places the keys of a topic. A shared ledger stores the placing with the first task of the
+   * topic, or when the topic is loaded, for processes that write to it in other ways (SQL functions), and rejects a
+   * process whose `slotBy` differs from the stored one. A ledger that is not shared ignores the call.
    */
-  govern?(topic: string, placing: () => Placing): void
+  configure(topic: string, placing: () => Placing): void
   /** Refuses what is no open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 
@@ -201,11 +216,8 @@ export interface Ledger extends LedgerWrites, Looks {
     session?: number,
   ): Promise<Extended[]>
   settle(topic: string, settlements: readonly LedgerSettlement[], session?: number): Promise<LedgerSettled[]>
-  /** Commits when `work` answers true; otherwise nothing was done. Undefined: it cannot wait for a handler in between. */
-  readonly transact?: (
-    work: (transaction: HandlerTransaction) => Promise<boolean>,
-    signal: AbortSignal,
-  ) => Promise<boolean>
+  /** Null if the ledger cannot keep a transaction open while a handler runs. */
+  readonly transact: TransactHandler | null
 
   /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
@@ -226,14 +238,14 @@ export interface Ledger extends LedgerWrites, Looks {
   /** What its clock says, as far as is known without asking. May lag a little; never leads. */
   clockMs(): number
   /**
-   * Several processes share it: tells of topics in which somebody wrote a task that rings soon; null: in any. Some are
-   * missed. Answers how to end it. Undefined: only this process has the ledger.
+   * Calls `onNear` with a topic when any process wrote a task that rings soon, and with null if that may have happened in
+   * any topic. Notifications may be lost. Returns a function that stops listening. A ledger that is not shared never calls.
    */
-  listen?(onNear: (topic: string | null) => void): () => void
+  listen(onNear: (topic: string | null) => void): () => void
   /**
-   * What callers wrote in transactions of their own that are over: some of it, each place told to one who asks. Undefined
-   * where transactions are followed to their end.
+   * Takes some of the places that callers wrote in transactions of their own and that are committed by now; each place is
+   * returned once, to one process. Always [] where transactions are followed to their end (`LedgerTransaction.ended`).
    */
-  committedWrites?(topic: string): Promise<Place[]>
+  committedWrites(topic: string): Promise<Place[]>
   close(): Promise<void>
 }

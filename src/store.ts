@@ -27,7 +27,7 @@ export interface TaskStore extends Timetable {
 
 export interface LedgerFeatures {
   /** By which settings a topic is loaded and swept. */
-  govern(topic: string, settings: () => Settings): void
+  configure(topic: string, settings: () => Settings): void
   /** The cells of a topic that this process pulls: others are other processes' business. */
   pulls(topic: string, cells: readonly number[]): void
   /** Writes in the caller's transaction. Refuses what is none. */

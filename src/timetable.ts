@@ -184,8 +184,11 @@ export interface Watcher {
   wake(cell: number, inMs: number, ringMs: number): void
   /** A claimed task was cancelled or replaced: what its handler does no longer matters. May be lost. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
-  /** The lease of this one of a claim could not be prolonged with the others': it ends then. Null: it was, by now. */
-  limit?(cell: number, key: string, stamp: number, endMs: number | null): void
+  /**
+   * The lease of this one task of a claim could not be extended with the others': it ends at `endMs` of the monotonic
+   * clock. Null lifts the limit: the lease was extended after all. Only a store with a ledger calls this.
+   */
+  limit(cell: number, key: string, stamp: number, endMs: number | null): void
   /** Wakes and fences may have been lost until now: what is held and not started may be somebody else's, or nobody's. */
   missed(): void
 }

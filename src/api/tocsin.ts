@@ -290,7 +290,7 @@ export class Tocsin implements AsyncDisposable {
       logger,
     )
     settings.onChange(() => cluster.reslotted())
-    store.ledger?.govern(definition.name, () => settings.current)
+    store.ledger?.configure(definition.name, () => settings.current)
     const handle = new TopicHandle(definition, {
       store,
       clock,

@@ -36,6 +36,9 @@ import type { Frontier, Hint } from '../hint-table.ts'
  * a step on one database, and only looking at many goes to all of them.
  */
 export class ShardedLedger implements Ledger {
+  readonly isShared = true
+  /** Null: a batch of tasks may live in several databases, and a transaction is of one. */
+  readonly transact = null
   readonly #shards: readonly Ledger[]
 
   constructor(shards: readonly Ledger[]) {
@@ -59,8 +62,8 @@ export class ShardedLedger implements Ledger {
     return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, mergeMs))
   }
 
-  govern(topic: string, placing: () => Placing): void {
-    for (const shard of this.#shards) shard.govern?.(topic, placing)
+  configure(topic: string, placing: () => Placing): void {
+    for (const shard of this.#shards) shard.configure(topic, placing)
   }
 
   /** A transaction is of one database: it may write what lives there, and nothing else. */
@@ -87,6 +90,8 @@ export class ShardedLedger implements Ledger {
         only(places).reschedule(topic, places, when, mergeMs),
       cancelBy: async () => everywhere(),
       rescheduleBy: async () => everywhere(),
+      ended: null,
+      isSynchronous: false,
     }
   }
 
@@ -219,18 +224,14 @@ export class ShardedLedger implements Ledger {
     return Math.min(...this.#shards.map((shard) => shard.clockMs()))
   }
 
-  // No `transact`: a batch of tasks may live in several databases, and a transaction is of one.
-
   async committedWrites(topic: string): Promise<Place[]> {
-    const parts = await Promise.all(
-      this.#shards.map(async (shard) => (await shard.committedWrites?.(topic)) ?? []),
-    )
+    const parts = await Promise.all(this.#shards.map((shard) => shard.committedWrites(topic)))
     return parts.flat()
   }
 
   listen(onNear: (topic: string | null) => void): () => void {
-    const ends = this.#shards.map((shard) => shard.listen?.(onNear))
-    return () => ends.forEach((end) => end?.())
+    const ends = this.#shards.map((shard) => shard.listen(onNear))
+    return () => ends.forEach((end) => end())
   }
 
   async close(): Promise<void> {

@@ -310,6 +310,7 @@ export class PendingPulls implements PullerHost {
       wake: (cell, ...ring) => this.#pullers[cell % PULLERS]?.wake(cell, ...ring),
       // Whoever has it is elsewhere, and finds out when it settles or extends.
       fence: () => {},
+      limit: () => {},
       missed: () => this.reconfigure(),
     })
     store.ledger?.pulls(topic, ALL_CELLS)

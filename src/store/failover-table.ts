@@ -44,7 +44,7 @@ export class FailoverTable implements HintTable {
   readonly #watchers = new Map<string, Set<Watcher>>()
   /** Topics whose hints it was not told. */
   readonly #untold = new Set<string>()
-  readonly #tended = new Map<string, readonly number[]>()
+  readonly #keptCells = new Map<string, readonly number[]>()
   readonly #stop = new AbortController()
   #spare: HintTable | null = null
   /** It answers again and is being filled: what is written now must not miss it. */
@@ -99,9 +99,9 @@ export class FailoverTable implements HintTable {
   }
 
   /** The spare one is of this process alone. */
-  tend(topic: string, cells: readonly number[]): void {
-    this.#tended.set(topic, cells)
-    this.#spare?.tend?.(topic, cells)
+  keepOnly(topic: string, cells: readonly number[]): void {
+    this.#keptCells.set(topic, cells)
+    this.#spare?.keepOnly(topic, cells)
   }
 
   extent(topic: string): Promise<{ count: number; headMs: number | null }> {
@@ -186,7 +186,7 @@ export class FailoverTable implements HintTable {
     if (this.#spare !== null) return
     const spare = this.#makeSpare()
     this.#spare = spare
-    for (const [topic, cells] of this.#tended) spare.tend?.(topic, cells)
+    for (const [topic, cells] of this.#keptCells) spare.keepOnly(topic, cells)
     for (const [topic, watchers] of this.#watchers)
       for (const watcher of watchers) spare.watch(topic, watcher)
     this.#outages.onAway(spare, error)

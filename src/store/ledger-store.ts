@@ -107,7 +107,7 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
     const watchersOf = (topic: string) => this.#watchers.get(topic) ?? []
     this.#held = new HeldClaims(parts.clock, {
       limited: ({ at: { topic, cell }, stamp }, key, endMs) => {
-        for (const watcher of watchersOf(topic)) watcher.limit?.(cell, key, stamp, endMs)
+        for (const watcher of watchersOf(topic)) watcher.limit(cell, key, stamp, endMs)
       },
       doubtful: ({ at: { topic, cell }, stamp }, key) => {
         for (const watcher of watchersOf(topic)) watcher.fence(cell, key, stamp, 'replaced')
@@ -138,15 +138,15 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
     this.#janitor.start()
   }
 
-  govern(topic: string, settings: () => Settings): void {
+  configure(topic: string, settings: () => Settings): void {
     this.#settings.set(topic, settings)
-    this.#parts.ledger.govern?.(topic, settings)
+    this.#parts.ledger.configure(topic, settings)
   }
 
   pulls(topic: string, cells: readonly number[]): void {
     // Where only this process has the ledger, it pulls everything, and reads each task once.
-    if (this.#parts.ledger.listen === undefined) return
-    this.#table.tend?.(topic, cells)
+    if (!this.#parts.ledger.isShared) return
+    this.#table.keepOnly(topic, cells)
     this.#topicFillers.look(topic)
   }
 

@@ -45,7 +45,7 @@ export class TopicFillers {
 
   constructor(parts: TopicFillersParts) {
     this.#parts = parts
-    this.#isPolled = parts.ledger.listen !== undefined && !parts.table.isShared
+    this.#isPolled = parts.ledger.isShared && !parts.table.isShared
   }
 
   /** Whatever somebody else holds is found again, by looking, when its lease is over. */
@@ -71,15 +71,15 @@ export class TopicFillers {
     const residence = this.#isPolled ? this.#polled(topic) : this.#loaded(topic)
     this.#byTopic.set(topic, residence)
     const { ledger, clock, onCommitted, onError } = this.#parts
-    if (ledger.committedWrites === undefined) return
+    if (!ledger.isShared) return
     residence.reader = new CommitFeed(
       clock,
-      () => ledger.committedWrites?.(topic) ?? Promise.resolve([]),
+      () => ledger.committedWrites(topic),
       (places) => onCommitted(topic, places),
       (error) => onError('news', error),
     )
     residence.reader.start()
-    this.#unlisten ??= ledger.listen?.((of) => this.#hear(of)) ?? null
+    this.#unlisten ??= ledger.listen((of) => this.#hear(of))
   }
 
   async close(): Promise<void> {

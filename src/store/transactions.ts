@@ -1,5 +1,5 @@
 import { TocsinError } from '../errors.ts'
-import type { Ledger, LedgerSettled } from '../ledger.ts'
+import type { Ledger, LedgerSettled, TransactHandler } from '../ledger.ts'
 import type { StoreTransaction, Transact } from '../store.ts'
 import type { CellAddress, Place, Settlement } from '../timetable.ts'
 import type { TransactionWatch } from './transaction-watch.ts'
@@ -30,8 +30,8 @@ export class Transactions {
   /** Null: the ledger has none for handlers. */
   get transact(): Transact | null {
     const { ledger } = this.#parts
-    const transact = ledger.transact?.bind(ledger)
-    return transact === undefined
+    const transact = ledger.transact?.bind(ledger) ?? null
+    return transact === null
       ? null
       : (topic, held, work, signal) => this.#transact(transact, topic, held, work, signal)
   }
@@ -40,7 +40,7 @@ export class Transactions {
     const transaction = this.#parts.ledger.within(tx)
     // They take effect before they return, where the ledger works at once; only then are they followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
-      if (transaction.ended !== undefined)
+      if (transaction.ended !== null)
         this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
       return answers
     }
@@ -53,7 +53,7 @@ export class Transactions {
         ? one(topic, places, write())
         : check(topic, places).then(() => one(topic, places, write()))
     return {
-      isSynchronous: transaction.isSynchronous === true,
+      isSynchronous: transaction.isSynchronous,
       schedule: (topic, entries, mergeMs) =>
         checked(topic, entries, () => transaction.schedule(topic, entries, mergeMs)),
       cancel: (topic, places) => checked(topic, places, () => transaction.cancel(topic, places)),
@@ -67,7 +67,7 @@ export class Transactions {
 
   /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
   async #transact(
-    transact: NonNullable<Ledger['transact']>,
+    transact: TransactHandler,
     ...[topic, held, work, signal]: Parameters<Transact>
   ): Promise<boolean> {
     const tellings: (() => Promise<void>)[] = []

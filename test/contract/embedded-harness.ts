@@ -44,16 +44,16 @@ export async function openEmbedded({
   const topic = 'contract'
   // The cases look further ahead than an hour.
   const settings = { ...settingsOf({}, topic), residentMs: LAST_INSTANT_MS }
-  const governed = (any: string) => store.govern(any, () => settings)
-  governed(topic)
+  const configured = (any: string) => store.configure(any, () => settings)
+  configured(topic)
   // Whoever consumes a topic has its near tasks loaded.
-  const unwatch = store.watch(topic, { wake() {}, fence() {}, missed() {} })
+  const unwatch = store.watch(topic, { wake() {}, fence() {}, limit() {}, missed() {} })
   const settle = async () => {
     for (let turns = 0; turns < 5; turns++) await systemClock.turn()
   }
   await settle()
   return {
-    timetable: withoutHistory(store, governed),
+    timetable: withoutHistory(store, configured),
     store,
     clock,
     table,
@@ -72,7 +72,7 @@ export async function openEmbedded({
 }
 
 /** What a ledger adds is taken away: ended tasks, and the id of one that nobody had yet. Then the same cases hold. */
-function withoutHistory(store: LedgerStore, govern: (topic: string) => void): Timetable {
+function withoutHistory(store: LedgerStore, configure: (topic: string) => void): Timetable {
   const get = async (topic: string, place: Place): Promise<EntryView | null> => {
     const view = await store.get(topic, place)
     const isEnded = view !== null && ['done', 'cancelled', 'obsolete'].includes(view.state)
@@ -87,12 +87,12 @@ function withoutHistory(store: LedgerStore, govern: (topic: string) => void): Ti
   // A topic that only a case uses is consumed here, too.
   const known = new Set<string>()
   const schedule: Timetable['schedule'] = (topic, ...rest) => {
-    if (!known.has(topic)) watch(topic, { wake() {}, fence() {}, missed() {} })
+    if (!known.has(topic)) watch(topic, { wake() {}, fence() {}, limit() {}, missed() {} })
     return store.schedule(topic, ...rest)
   }
   const watch = (topic: string, watcher: Watcher) => {
     known.add(topic)
-    govern(topic)
+    configure(topic)
     return store.watch(topic, watcher)
   }
   return new Proxy(store, {

@@ -251,6 +251,7 @@ export const plantedBugs: readonly PlantedBug[] = [
               if (!scheduled.has(cell)) watcher.wake(cell, inMs, ringMs)
             },
             fence: (cell, key, stamp, cause) => watcher.fence(cell, key, stamp, cause),
+            limit: (...args) => watcher.limit(...args),
             missed: () => watcher.missed(),
           }),
       })
@@ -265,6 +266,7 @@ export const plantedBugs: readonly PlantedBug[] = [
           sound.watch(topic, {
             wake: (cell, inMs, ringMs) => watcher.wake(cell, inMs, ringMs),
             fence: () => {},
+            limit: (...args) => watcher.limit(...args),
             missed: () => watcher.missed(),
           }),
       }),

@@ -264,7 +264,12 @@ describe('news', () => {
     const board = await openBoard(server.url)
     const connections = async () =>
       (await server.cli('CLIENT', 'LIST', 'TYPE', 'pubsub')).split('\n').filter(Boolean)
-    const unwatch = opened[0]!.watch('t', { wake: () => {}, fence: () => {}, missed: () => {} })
+    const unwatch = opened[0]!.watch('t', {
+      wake: () => {},
+      fence: () => {},
+      limit: () => {},
+      missed: () => {},
+    })
     const ends = Array.from({ length: 3 }, () => board.listen(() => {}))
     await expect.poll(() => listeners(server)).toBe(1)
     expect(await connections()).toHaveLength(1)

@@ -70,8 +70,8 @@ class Process {
     }
     const watched = overlaid<Ledger>(this.session, { settle })
     this.store = new LedgerStore({ ledger: watched, table, clock, random, logger: silentLogger })
-    this.store.govern(TOPIC, () => settingsOf({}, TOPIC))
-    this.#unwatch = this.store.watch(TOPIC, { wake() {}, fence() {}, missed() {} })
+    this.store.configure(TOPIC, () => settingsOf({}, TOPIC))
+    this.#unwatch = this.store.watch(TOPIC, { wake() {}, fence() {}, limit() {}, missed() {} })
   }
 
   get isDead(): boolean {

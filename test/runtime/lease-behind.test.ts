@@ -35,6 +35,7 @@ class Pair implements AsyncDisposable {
     this.#claimedMs = claimedMs
     this.unwatch = lives.store.watch(TOPIC, {
       wake() {},
+      limit() {},
       missed() {},
       fence: (cell, key, of, cause) => {
         expect({ cell, cause }).toEqual({ cell: AT.cell, cause: 'replaced' })
@@ -169,7 +170,12 @@ describe('its lease counts from before the ledger was asked', () => {
     for (const key of [LOCKED, FREE]) await lives.schedule(key)
     const { ledger, clock } = lives
     const fencedMs: number[] = []
-    lives.store.watch(TOPIC, { wake() {}, missed() {}, fence: () => fencedMs.push(clock.monotonicNow()) })
+    lives.store.watch(TOPIC, {
+      wake() {},
+      limit() {},
+      missed() {},
+      fence: () => fencedMs.push(clock.monotonicNow()),
+    })
     const askedMs = clock.monotonicNow()
     const road = new Road()
     lives.faults.ledger = {

@@ -15,6 +15,7 @@ async function pair() {
   const fences: { key: string; ms: number }[] = []
   lives.store.watch(TOPIC, {
     wake() {},
+    limit() {},
     missed() {},
     fence: (_, key) => fences.push({ key, ms: lives.clock.monotonicNow() }),
   })

@@ -79,7 +79,7 @@ export class Lives implements AsyncDisposable {
 
   /** From now on the topic is consumed here. */
   async watch(): Promise<void> {
-    this.#unwatch = this.store.watch(TOPIC, { wake() {}, fence() {}, missed() {} })
+    this.#unwatch = this.store.watch(TOPIC, { wake() {}, fence() {}, limit() {}, missed() {} })
     await this.turns()
   }
 
@@ -116,7 +116,7 @@ export class Lives implements AsyncDisposable {
       ...(this.#isShared ? { makeSpare: () => new MemoryTimetable(clock, random) } : {}),
     })
     const settings = { ...settingsOf({}, TOPIC), residentMs: this.#residentMs }
-    this.store.govern(TOPIC, () => settings)
+    this.store.configure(TOPIC, () => settings)
   }
 
   async turns(): Promise<void> {

@@ -1,7 +1,11 @@
-import type { Methods } from './remote.ts'
+import type { Board } from '../../src/board.ts'
+import type { HintTable } from '../../src/hint-table.ts'
+import type { Ledger, LedgerTransaction } from '../../src/ledger.ts'
+import type { Timetable } from '../../src/timetable.ts'
+import type { MethodsOf } from './remote.ts'
 
 /** Of a timetable, as the Redis adapter sends them. */
-export const TIMETABLE_METHODS: Methods = {
+export const TIMETABLE_METHODS: MethodsOf<Timetable, 'close'> = {
   schedule: 'once',
   cancel: 'once',
   reschedule: 'once',
@@ -22,7 +26,7 @@ export const TIMETABLE_METHODS: Methods = {
 }
 
 /** The same timetable where it only holds hints: what is put or dropped twice does no harm. */
-export const HINT_METHODS: Methods = {
+export const HINT_METHODS: MethodsOf<HintTable, 'close'> = {
   claim: 'repeatable',
   look: 'repeatable',
   extend: 'repeatable',
@@ -38,7 +42,7 @@ export const HINT_METHODS: Methods = {
   filledTo: 'repeatable',
 }
 
-export const TRANSACTION_METHODS: Methods = {
+export const TRANSACTION_METHODS: MethodsOf<LedgerTransaction> = {
   schedule: 'once',
   cancel: 'once',
   reschedule: 'once',
@@ -47,7 +51,7 @@ export const TRANSACTION_METHODS: Methods = {
 }
 
 /** Of a board, wherever it lies. A change is recognised by its id. */
-export const BOARD_METHODS: Methods = {
+export const BOARD_METHODS: MethodsOf<Board, 'close'> = {
   beat: 'repeatable',
   cards: 'repeatable',
   leave: 'repeatable',
@@ -62,7 +66,7 @@ export const BOARD_METHODS: Methods = {
 }
 
 /** Of a ledger, as the PostgreSQL adapter sends them. */
-export const LEDGER_METHODS: Methods = {
+export const LEDGER_METHODS: MethodsOf<Ledger, 'close'> = {
   schedule: 'once',
   cancel: 'once',
   reschedule: 'once',

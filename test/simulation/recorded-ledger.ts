@@ -7,6 +7,7 @@ import type {
   LedgerSettled,
   LedgerSettlement,
   LedgerTransaction,
+  TransactHandler,
 } from '../../src/ledger.ts'
 import type { CancelAnswer, NewEntry, Place } from '../../src/timetable.ts'
 import { claimOf, overlaid, type Witness } from './recorded-timetable.ts'
@@ -139,9 +140,9 @@ export function recordedLedger(
     },
     within: (tx) => within(ledger.within(tx), transactionOf(tx)),
   }
-  if (ledger.transact !== undefined) {
+  if (ledger.transact !== null) {
     const transact = ledger.transact.bind(ledger)
-    const recordedTransact: NonNullable<Ledger['transact']> = async (work, signal) => {
+    const recordedTransact: TransactHandler = async (work, signal) => {
       let open: OpenTransaction | null = null
       const isCommitted = await transact((handler: HandlerTransaction) => {
         const mine = transactionOf(handler.tx)

@@ -3,6 +3,15 @@ import type { Link } from './link.ts'
 /** Methods of a server, by whether a second time does nothing new. */
 export type Methods = Readonly<Record<string, 'repeatable' | 'once'>>
 
+type AsyncMethod<T> = {
+  [Name in keyof T]: T[Name] extends (...args: never[]) => Promise<unknown> ? Name : never
+}[keyof T]
+
+/** Every method of a port that returns a promise: one that is missing, or that the port does not have, does not compile. */
+export type MethodsOf<Port, Except extends keyof Port = never> = Readonly<
+  Record<Exclude<AsyncMethod<Port>, Except>, 'repeatable' | 'once'>
+>
+
 /**
  * Something on the other side of a line: its methods are called through it. `here` stays on this side.
  */

@@ -4,7 +4,7 @@ import type { Clock } from '../../src/clock.ts'
 import { MemoryBoard } from '../../src/boards/memory-board.ts'
 import { TocsinError } from '../../src/errors.ts'
 import type { RecordClock } from '../../src/lib/record-clock.ts'
-import type { Ledger } from '../../src/ledger.ts'
+import type { Ledger, TransactHandler } from '../../src/ledger.ts'
 import { Committer } from '../../src/ledgers/sqlite/committer.ts'
 import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
 import { beginSession } from '../../src/ledgers/sqlite/open.ts'
@@ -128,10 +128,10 @@ export class Servers {
       sessionOf: () => session.session,
       within: (tx) => remote(recorded.within(tx), link, TRANSACTION_METHODS, {}),
       listen: (onNear) => {
-        const unlisten = session.listen?.((topic) => link.tell(() => onNear(topic)))
+        const unlisten = session.listen((topic) => link.tell(() => onNear(topic)))
         client.onReturn('ledger', () => onNear(null))
-        client.onDeath(() => unlisten?.())
-        return () => unlisten?.()
+        client.onDeath(() => unlisten())
+        return () => unlisten()
       },
       transact: async (work, signal) => {
         await link.call(
@@ -140,7 +140,7 @@ export class Servers {
           () => [],
           async () => {},
         )
-        const isCommitted = await (recorded.transact as NonNullable<Ledger['transact']>)(
+        const isCommitted = await (recorded.transact as TransactHandler)(
           async ({ tx, settle, hold }) =>
             work({
               tx,
@@ -265,6 +265,7 @@ export class Servers {
     const unwatch = this.table.watch(topic, {
       wake: (...args) => tableLink.tell(() => watcher.wake(...args)),
       fence: (...args) => tableLink.tell(() => watcher.fence(...args)),
+      limit: (...args) => tableLink.tell(() => watcher.limit(...args)),
       missed: () => tableLink.tell(() => watcher.missed()),
     })
     onDeath(unwatch)

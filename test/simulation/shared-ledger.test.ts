@@ -151,8 +151,8 @@ describe("a caller's transaction", () => {
 
   test('is what the face of Tocsin takes', () => {
     const options: WriteOptions = { tx }
-    expect(one.within(options.tx).ended).toBeUndefined()
-    expect(one.within(options.tx).isSynchronous).toBeUndefined()
+    expect(one.within(options.tx).ended).toBeNull()
+    expect(one.within(options.tx).isSynchronous).toBe(false)
   })
 
   test('is seen by itself alone, until it commits; then all at once', async () => {

@@ -141,6 +141,8 @@ export class CallerTransactions {
           const places = await found(topic, cells, what)
           return { places, answers: await reschedule(speaker, topic, places, when, mergeMs) }
         }),
+      ended: null,
+      isSynchronous: false,
     }
   }
 

@@ -80,6 +80,7 @@ type Work<I, A> = (speaker: Speaker, topic: TopicName, items: readonly I[]) => P
 
 /** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
 export class PostgresLedger implements Ledger {
+  readonly isShared = true
   readonly id: string
   /** Of a ledger over several databases, that of the first one. */
   readonly board: PostgresBoard
@@ -135,8 +136,8 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  govern(topic: string, placing: () => Placing): void {
-    this.#parts.topics.govern(topic, placing)
+  configure(topic: string, placing: () => Placing): void {
+    this.#parts.topics.configure(topic, placing)
   }
 
   within(tx: unknown): LedgerTransaction {

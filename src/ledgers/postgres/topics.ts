@@ -34,7 +34,7 @@ export class Topics {
     this.#database = database
   }
 
-  govern(name: string, placing: () => Placing): void {
+  configure(name: string, placing: () => Placing): void {
     this.#placings.set(name, placing)
   }
 

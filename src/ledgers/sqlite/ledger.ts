@@ -54,6 +54,9 @@ type StepArgs<N extends StepName> =
 
 /** The ledger of one process, in a file. What is written is answered when it is on the disk. */
 export class SqliteLedger implements Ledger {
+  readonly isShared = false
+  /** Null: a transaction kept open while a handler runs would block every other write to the file. */
+  readonly transact = null
   readonly board: SqliteBoard
   readonly #parts: SqliteParts
 
@@ -178,6 +181,19 @@ export class SqliteLedger implements Ledger {
 
   clockMs(): number {
     return this.#parts.clock.now()
+  }
+
+  /** The placing need not be stored: no other process writes to the file. */
+  configure(): void {}
+
+  /** Never calls: no other process writes to the file. */
+  listen(): () => void {
+    return () => {}
+  }
+
+  /** Callers' transactions are followed to their end instead. */
+  committedWrites(): Promise<Place[]> {
+    return Promise.resolve([])
   }
 
   async close(): Promise<void> {

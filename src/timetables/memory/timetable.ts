@@ -54,7 +54,7 @@ export class MemoryTimetable implements Timetable, HintTable {
   readonly residentMax: number
   readonly lookMs: number
   /** Of topics of which only some cells are pulled here. */
-  readonly #tended = new Map<string, ReadonlySet<number>>()
+  readonly #keptCells = new Map<string, ReadonlySet<number>>()
   readonly #clock: Clock
   readonly #random: Random
   readonly #epoch = `table ${++tables}`
@@ -198,17 +198,17 @@ export class MemoryTimetable implements Timetable, HintTable {
   }
 
   async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
-    const tended = this.#tended.get(topic)
-    const kept = tended === undefined ? hints : hints.filter(({ cell }) => tended.has(cell))
+    const keptCells = this.#keptCells.get(topic)
+    const kept = keptCells === undefined ? hints : hints.filter(({ cell }) => keptCells.has(cell))
     const changed = this.#change(topic, kept, (cell, hint, moment) => cell.put(hint, mode, moment))
     return changed.filter(Boolean).length
   }
 
-  tend(topic: string, cells: readonly number[]): void {
-    const tended = new Set(cells)
-    this.#tended.set(topic, tended)
+  keepOnly(topic: string, cells: readonly number[]): void {
+    const keptCells = new Set(cells)
+    this.#keptCells.set(topic, keptCells)
     for (const [number, cell] of this.#topic(topic).cells.entries()) {
-      if (tended.has(number)) continue
+      if (keptCells.has(number)) continue
       // What is held stays until it is settled.
       for (const [key, { claim }] of cell.pool) if (claim === null) cell.drop(key)
     }

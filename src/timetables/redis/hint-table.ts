@@ -60,6 +60,9 @@ export class RedisHintTable implements HintTable {
     return this.#add(places, this.#kinds(topic).has)
   }
 
+  /** Other processes pull the other cells. */
+  keepOnly(): void {}
+
   async extent(topic: string): Promise<{ count: number; headMs: number | null }> {
     const cells = await Promise.all(
       ALL_CELLS.map((cell) => this.#run<[number, number]>('hints/extent', topic, cell, [])),

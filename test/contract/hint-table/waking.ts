@@ -45,6 +45,7 @@ export class Ears {
         else this.#heard.wakes.push({ cell, inMs, ringMs: atMs })
       },
       fence: (cell, key, stamp, cause) => this.#heard.fences.push({ cell, key, stamp, cause }),
+      limit: () => {},
       missed: () => {},
     })
   }

@@ -69,6 +69,7 @@ class Ears {
     this.stop = harness.timetable.watch(harness.topic, {
       wake: (cell, inMs, ringMs) => this.#hear({ cell, inMs, ringMs }),
       fence: (cell, key, stamp, cause) => this.fences.push({ cell, key, stamp, cause }),
+      limit: () => {},
       missed: () => {},
     })
   }

@@ -51,6 +51,8 @@ export function within(transaction: Transaction, session: number): LedgerTransac
         const places = found(statement, cells, what)
         return { places, answers: rescheduled(statement, places, when, mergeMs) }
       }),
+    ended: null,
+    isSynchronous: false,
   }
 }
 
