@@ -1,43 +1,12 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
-import type { Call, Connection } from './connection.ts'
+import type { Connection, RedisCall } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
 import type { RecordClock } from '../../lib/record-clock.ts'
-import type { ScriptName, Scripts } from './scripts.ts'
-import { refused } from './driver-errors.ts'
+import { SCRIPTS, type ScriptName, type Scripts } from './scripts.ts'
+import { replyError } from './driver-errors.ts'
 
-/** The steps that may be sent again when their reply is lost: a second time they do nothing new. */
-const REPEATABLE: ReadonlySet<ScriptName> = new Set([
-  'begin',
-  // Not 'board/change': whoever repeats it asks whether it is theirs, and no answer is no answer to that.
-  'board/beat',
-  'board/bury',
-  'board/create',
-  'board/drop-token',
-  'board/leave',
-  'board/put-token',
-  'claim',
-  'counts',
-  'extend',
-  'find',
-  'finish',
-  'forecast',
-  'get',
-  // The ledger decides when a hint rings: one that was put or dropped twice does no harm.
-  'hints/cancel',
-  'hints/drop',
-  'hints/extent',
-  'hints/filled-to',
-  'hints/filling',
-  'hints/find',
-  'hints/has',
-  'hints/put',
-  'list',
-  'purge',
-  'settle',
-])
-
-/** Batcher scripts on cells and on the board. Each answer begins with the moment by Redis's clock at which it was decided. */
+/** Calls scripts on cells and on the board. Every reply begins with the time of Redis's clock at which the script ran. */
 export class Caller {
   readonly #connection: Connection
   readonly #scripts: Scripts
@@ -66,13 +35,13 @@ export class Caller {
     deadlineMs = this.deadlineMs(),
   ): Promise<[nowMs: number, ...A]> {
     const { sha, source } = this.#scripts[name]
-    const call = { doing: name, deadlineMs, repeatable: REPEATABLE.has(name) }
+    const call: RedisCall = { operation: name, deadlineMs, isRepeatable: SCRIPTS[name].isRepeatable }
     const tail = [String(keys.all.length), ...keys.all, ...args]
     let reply: unknown
     try {
       reply = await this.#connection.send(['EVALSHA', sha, ...tail], call)
     } catch (error) {
-      // Unknown to this server, so nothing of it ran: SCRIPT FLUSH, a restart, a failover.
+      // The server does not have the script (SCRIPT FLUSH, a restart, a failover), so nothing ran: send its source.
       if (!isNoScript(error)) throw translated(error, name)
       reply = await this.#connection.send(['EVAL', source, ...tail], call).catch((again: unknown) => {
         throw translated(again, name)
@@ -83,15 +52,15 @@ export class Caller {
     return answer
   }
 
-  /** A plain command. */
-  async command(args: readonly string[], doing: string): Promise<unknown> {
-    const call: Call = { doing, deadlineMs: this.deadlineMs(), repeatable: true }
+  /** Sends a plain command that may be repeated. `operation` names it in errors. */
+  async command(args: readonly string[], operation: string): Promise<unknown> {
+    const call: RedisCall = { operation, deadlineMs: this.deadlineMs(), isRepeatable: true }
     return this.#connection.send(args, call).catch((error: unknown) => {
-      throw translated(error, doing)
+      throw translated(error, operation)
     })
   }
 
-  /** For a call that is made now. */
+  /** The deadline of a call that starts now, by the monotonic clock. */
   deadlineMs(): number {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
   }
@@ -101,6 +70,6 @@ function isNoScript(error: unknown): boolean {
   return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
 }
 
-function translated(error: unknown, doing: string): unknown {
-  return error instanceof ErrorReply ? refused(error, doing) : error
+function translated(error: unknown, operation: string): unknown {
+  return error instanceof ErrorReply ? replyError(error, operation) : error
 }

@@ -2,50 +2,50 @@ import { createClient, ErrorReply, type RedisClientOptions } from '@redis/client
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
-import { cutOff, notReached } from './driver-errors.ts'
+import { connectError, lostCallError } from './driver-errors.ts'
 
 export type Client = ReturnType<typeof createClient>
 
-/** After a lost connection, the wait before the next try; doubled up to the second figure. */
+/** The delay before a reconnect: doubled with each try, from the minimum to the maximum, with jitter. */
 const RECONNECT_MS_MIN = 50
 const RECONNECT_MS_MAX = 2_000
 
-/** So much is handed to the socket at once. */
+/** Node's default is 16 KB, less than one call with many tasks: the calls to 64 cells would be written one by one. */
 const WRITE_AHEAD_BYTES = 1_048_576
 
 export interface ConnectionParts {
   readonly clock: Clock
   readonly random: Random
   readonly options: RedisClientOptions
-  /** For messages: host and port, without any secret. */
+  /** Host and port, without any secret: for messages. */
   readonly where: string
   readonly callTimeoutMs: number
-  /** The connection is back after it was lost. */
+  /** Called when a lost connection is established again. */
   readonly onBack: () => void
   readonly onError: (error: unknown) => void
 }
 
-export interface Call {
-  /** For messages: 'schedule', 'claim', … */
-  readonly doing: string
-  /** Monotonic: after this nobody waits for it any more. */
+export interface RedisCall {
+  /** 'schedule', 'claim', …: for messages. */
+  readonly operation: string
+  /** When its caller stops waiting, by the monotonic clock. */
   readonly deadlineMs: number
-  /** A second time does nothing new, so that a lost reply is no mystery, only a nuisance. */
-  readonly repeatable: boolean
+  /** True if a second run changes nothing: then a lost reply is 'timetable-unavailable', not 'unknown-outcome'. */
+  readonly isRepeatable: boolean
 }
 
 /**
- * One connection to Redis that comes back by itself. Nothing is queued while it is away and nothing is sent twice;
- * every call has a deadline. When one passes, the connection is thrown away with everything on it: what was not sent
- * yet must not run after its caller was told otherwise.
+ * One connection to Redis that reconnects by itself. It queues nothing while it is disconnected, and sends nothing
+ * twice. Every call has a deadline. When a deadline passes, the connection is destroyed together with all calls on it:
+ * a command that is still in its write buffer must not run after its caller got an error.
  */
 export class Connection {
   readonly #parts: ConnectionParts
   #client: Client
   #isFirst = true
   #wasSilent = false
-  /** Somebody who accepts a connection and then says nothing sensible would be waited for without end. */
-  #callOffSilence: () => void = ignore
+  /** Cancels the handshake's timeout: a server that accepts a connection and never answers would block it for ever. */
+  #cancelHandshakeTimeout: () => void = noop
   #isClosed = false
 
   private constructor(parts: ConnectionParts) {
@@ -61,7 +61,7 @@ export class Connection {
       const silence = new Error(`no answer within ${parts.callTimeoutMs} ms`)
       const cause = connection.#wasSilent ? silence : error
       connection.close()
-      throw notReached(parts.where, cause)
+      throw connectError(parts.where, cause)
     }
     return connection
   }
@@ -70,45 +70,48 @@ export class Connection {
     return this.#client
   }
 
-  /** Answers what Redis answered. Its error replies are thrown as they are; anything else as a TocsinError. */
-  async send(args: readonly (string | Buffer)[], { doing, deadlineMs, repeatable }: Call): Promise<unknown> {
+  /** Returns the reply. Throws error replies as they are, and any other failure as a TocsinError. */
+  async send(
+    args: readonly (string | Buffer)[],
+    { operation, deadlineMs, isRepeatable }: RedisCall,
+  ): Promise<unknown> {
     if (this.#isClosed) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
     const client = this.#client
     const leftMs = deadlineMs - this.#parts.clock.monotonicNow()
-    // What has hardly any time left would only take the connection down, with everybody's calls on it.
-    if (leftMs < this.#parts.callTimeoutMs / 20)
-      throw cutOff(doing, false, repeatable, new Error('its time was up'))
-    if (!client.isReady) throw cutOff(doing, false, repeatable, new Error(`${this.#parts.where} is away`))
-    const callOff = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
+    const notSent = (cause: string) => lostCallError(operation, false, isRepeatable, new Error(cause))
+    // A call that is about to time out is not sent: its timeout would destroy the connection, with all calls on it.
+    if (leftMs < this.#parts.callTimeoutMs / 20) throw notSent('its deadline passed before it was sent')
+    if (!client.isReady) throw notSent(`not connected to ${this.#parts.where}`)
+    const cancelTimeout = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
     try {
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
-      // The node was demoted. What is behind its name may be another one by now: connect anew.
+      // The server was demoted to a replica. Reconnect: the host name may lead to the new primary by now.
       if (error instanceof ErrorReply && error.message.startsWith('READONLY')) this.#giveUp(client)
       if (error instanceof ErrorReply) throw error
       const cause =
-        client === this.#client ? error : new Error(`no answer in time, or not the primary any more`)
-      throw cutOff(doing, true, repeatable, cause)
+        client === this.#client ? error : new Error('no answer in time, or not the primary any more')
+      throw lostCallError(operation, true, isRepeatable, cause)
     } finally {
-      callOff()
+      cancelTimeout()
     }
   }
 
   close(): void {
     this.#isClosed = true
-    this.#callOffSilence()
+    this.#cancelHandshakeTimeout()
     this.#client.destroy()
   }
 
-  /** A call's time is up: Redis, or the way to it, is stuck. */
+  /** Destroys the connection after a timeout, since Redis or the network is stuck, and reconnects. */
   #giveUp(client: Client): void {
     if (client !== this.#client || this.#isClosed) return
     this.#wasSilent = true
-    this.#callOffSilence()
+    this.#cancelHandshakeTimeout()
     client.destroy()
     if (this.#isFirst) return
     this.#client = this.#make()
-    this.#client.connect().catch(ignore)
+    this.#client.connect().catch(noop)
   }
 
   #make(): Client {
@@ -118,28 +121,27 @@ export class Connection {
       (0.5 + random.fraction() / 2)
     const socket = {
       ...options.socket,
-      // Node's own mark is 16 KB, less than one call of many tasks: the calls of 64 cells would leave one by one.
       writableHighWaterMark: WRITE_AHEAD_BYTES,
-      // The first connection says at once what is wrong; a lost one is tried for ever.
+      // The first connection fails at once, so that `open` reports the error; a lost one is retried for ever.
       reconnectStrategy: (retries: number) => (this.#isFirst || this.#isClosed ? false : retryInMs(retries)),
     }
     const client = createClient({
       ...options,
       disableOfflineQueue: true,
-      // Each call has a deadline of ours; a second timer for each would cost as much as the call.
+      // `send` has a timer for each call; a second one would cost as much as the call.
       commandOptions: { timeout: 0 },
       socket: socket as NonNullable<RedisClientOptions['socket']>,
     }) as Client
     client.on('connect', () => {
-      this.#callOffSilence()
-      this.#callOffSilence = clock.after(callTimeoutMs, () => this.#giveUp(client))
+      this.#cancelHandshakeTimeout()
+      this.#cancelHandshakeTimeout = clock.after(callTimeoutMs, () => this.#giveUp(client))
     })
-    client.on('reconnecting', () => this.#callOffSilence())
+    client.on('reconnecting', () => this.#cancelHandshakeTimeout())
     client.on('error', (error: unknown) => {
       if (!this.#isFirst && !this.#isClosed) onError(error)
     })
     client.on('ready', () => {
-      this.#callOffSilence()
+      this.#cancelHandshakeTimeout()
       const isBack = !this.#isFirst
       this.#isFirst = false
       if (isBack && client === this.#client) onBack()
@@ -148,4 +150,4 @@ export class Connection {
   }
 }
 
-function ignore(): void {}
+function noop(): void {}

@@ -1,23 +1,23 @@
-/** What can go wrong between us and Redis, in the words of our own errors. */
+/** Translates errors of Redis and of its driver into TocsinErrors. */
 import { describeError, TocsinError } from '../../errors.ts'
 
-/** An error that Redis itself answered: the command was not carried out. */
-export function refused(reply: Error, doing = 'the call'): TocsinError {
+/** The TocsinError for an error reply of Redis: the command was not carried out, or its script broke off. */
+export function replyError(reply: Error, operation = 'the call'): TocsinError {
   const [word = ''] = reply.message.split(' ', 1)
-  // A script that had begun: what it wrote before the error stays.
-  if (BROKE_OFF.test(reply.message) && !(word in REPLIES))
+  // The script had started. Redis does not roll back what it wrote before the error.
+  if (SCRIPT_ABORTED.test(reply.message) && !(word in REPLIES))
     return new TocsinError(
       'unknown-outcome',
-      `${doing}: Redis broke it off half-way (${shown(reply)}). If its user lacks a permission, see docs/redis.md for the ACL`,
+      `${operation}: Redis aborted its script half-way (${textOf(reply)}). If its user lacks a permission, see docs/redis.md for the ACL`,
       { redis: word },
       reply,
     )
   const [code, advice] = REPLIES[word] ?? ['timetable-unavailable', 'Redis refused the call']
-  return new TocsinError(code, `${advice} (Redis: ${shown(reply)})`, { redis: word }, reply)
+  return new TocsinError(code, `${advice} (Redis: ${textOf(reply)})`, { redis: word }, reply)
 }
 
 /** How Redis 7 marks an error inside a script. */
-const BROKE_OFF = /script: [0-9a-f]{40}|user_script/
+const SCRIPT_ABORTED = /script: [0-9a-f]{40}|user_script/
 
 const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0], advice: string]> = {
   OOM: [
@@ -26,7 +26,7 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
   ],
   NOAUTH: [
     'timetable-refused',
-    'Redis wants a user name and a password, or a password alone; put them into the URL: redis://user:password@host, redis://:password@host',
+    'Redis requires a user name and a password, or a password alone; put them into the URL: redis://user:password@host, redis://:password@host',
   ],
   WRONGPASS: ['timetable-refused', 'Redis does not accept this user name or password'],
   NOPERM: [
@@ -45,70 +45,81 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
   TRYAGAIN: ['timetable-unavailable', 'Redis Cluster is moving these keys; try again shortly'],
   MOVED: [
     'timetable-refused',
-    'this is a node of a Redis Cluster, which this version does not speak to; use a standalone Redis',
+    'this is a node of a Redis Cluster, which this version does not support; use a standalone Redis',
   ],
   TOCSINFORMAT: [
     'timetable-refused',
-    'this topic was written by a newer version of Tocsin; update this one before it may touch it',
+    'this topic was written by a newer version of Tocsin; update this process',
   ],
 }
 
-/** The connection failed us. Not sent: it did not happen. Sent: nobody knows, and it is not ours to send it twice. */
-export function cutOff(doing: string, wasSent: boolean, repeatable: boolean, cause: unknown): TocsinError {
-  if (wasSent && !repeatable)
+/**
+ * The TocsinError for a call without a reply. A call that was not sent had no effect. For one that was sent the outcome
+ * is unknown, unless it may be repeated; this library does not send it again by itself.
+ */
+export function lostCallError(
+  operation: string,
+  wasSent: boolean,
+  isRepeatable: boolean,
+  cause: unknown,
+): TocsinError {
+  if (wasSent && !isRepeatable)
     return new TocsinError(
       'unknown-outcome',
-      `${doing}: sent, but no answer came (${shown(cause)}). It may have taken effect; look with get(), or schedule the same key again`,
+      `${operation}: sent, but no answer came (${textOf(cause)}). It may have taken effect; look with get(), or schedule the same key again`,
       {},
       cause,
     )
   return new TocsinError(
     'timetable-unavailable',
-    `${doing}: ${wasSent ? 'no answer from Redis' : 'no connection to Redis, so nothing was sent'} (${shown(cause)})`,
+    `${operation}: ${wasSent ? 'no answer from Redis' : 'no connection to Redis, so nothing was sent'} (${textOf(cause)})`,
     {},
     cause,
   )
 }
 
-/** Why the first connection failed, and what to do. */
-export function notReached(where: string, cause: unknown): TocsinError {
+/** The TocsinError for a first connection that failed: why, and what to do. */
+export function connectError(where: string, cause: unknown): TocsinError {
   const error = cause as { code?: unknown; message?: unknown } | null
   const code = typeof error?.code === 'string' ? error.code : ''
   const message = typeof error?.message === 'string' ? error.message : ''
   if (message.startsWith('ERR DB index is out of range'))
-    return refusal(`Redis at ${where} has no such database; use one of its numbers, usually 0 to 15`, cause)
+    return refusedError(
+      `Redis at ${where} has no such database; use one of its numbers, usually 0 to 15`,
+      cause,
+    )
   if (/^ERR (AUTH|Client sent AUTH)/.test(message))
-    return refusal(`Redis at ${where} wants no password; leave it out of the URL`, cause)
+    return refusedError(`Redis at ${where} has no password set; leave it out of the URL`, cause)
   const [word = ''] = message.split(' ', 1)
-  if (word in REPLIES) return refused(cause as Error)
+  if (word in REPLIES) return replyError(cause as Error)
   if (/ALTNAME/.test(code))
-    return refusal(
+    return refusedError(
       `the TLS certificate of Redis at ${where} is for another name (${code}); connect by that name, or give it with redis({ url, tls: { servername } })`,
       cause,
     )
   if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|SSL|EPROTO/.test(code))
-    return refusal(
+    return refusedError(
       `the TLS certificate of Redis at ${where} cannot be trusted (${code}); give its authority with redis({ url, tls: { ca } })`,
       cause,
     )
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-    return unavailable(`the host of ${where} has no address (${code}); check the URL`, cause)
+    return unavailableError(`the host of ${where} has no address (${code}); check the URL`, cause)
   if (code === 'ECONNREFUSED')
-    return unavailable(`nothing listens at ${where} (ECONNREFUSED); is Redis running there?`, cause)
-  return unavailable(
-    `cannot connect to Redis at ${where} (${shown(cause)}). Is that a Redis? A port with TLS wants rediss://, one without redis://`,
+    return unavailableError(`nothing listens at ${where} (ECONNREFUSED); is Redis running there?`, cause)
+  return unavailableError(
+    `cannot connect to Redis at ${where} (${textOf(cause)}). Is that a Redis? A port with TLS needs rediss://, one without TLS needs redis://`,
     cause,
   )
 }
 
-export function refusal(message: string, cause?: unknown): TocsinError {
+export function refusedError(message: string, cause?: unknown): TocsinError {
   return new TocsinError('timetable-refused', message, { field: 'timetable' }, cause)
 }
 
-function unavailable(message: string, cause: unknown): TocsinError {
+function unavailableError(message: string, cause: unknown): TocsinError {
   return new TocsinError('timetable-unavailable', message, { field: 'timetable' }, cause)
 }
 
-function shown(cause: unknown): string {
+function textOf(cause: unknown): string {
   return describeError(cause).replace(/^\w*Error: /, '')
 }

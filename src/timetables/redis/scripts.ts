@@ -1,42 +1,59 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-/** Every step of a cell, and of the board, is one of these files in lua/, run atomically by Redis. */
-export const SCRIPT_NAMES = [
-  'begin',
-  'board/beat',
-  'board/bury',
-  'board/change',
-  'board/create',
-  'board/drop-token',
-  'board/leave',
-  'board/put-token',
-  'cancel',
-  'claim',
-  'counts',
-  'extend',
-  'find',
-  'finish',
-  'forecast',
-  'get',
-  'hints/cancel',
-  'hints/drop',
-  'hints/extent',
-  'hints/filled-to',
-  'hints/filling',
-  'hints/find',
-  'hints/has',
-  'hints/put',
-  'list',
-  'purge',
-  'replay',
-  'reschedule',
-  'schedule',
-  'settle',
-] as const
+interface ScriptRow {
+  /** The keys that it is called with: those of a cell, of the board, or of the board and one key more (keys.ts). */
+  readonly keys: 'cell' | 'board' | 'board and tokens' | 'board and changes'
+  /** True if a second run changes nothing, so that a caller may send it again after a lost reply. */
+  readonly isRepeatable: boolean
+}
 
-export type ScriptName = (typeof SCRIPT_NAMES)[number]
-/** Those of a timetable that serves a ledger. */
+/**
+ * The table of all scripts: `name` is the file lua/name.lua, which Redis runs atomically. A script without a row cannot
+ * be called (it does not compile); test/redis/scripts.test.ts compares the table with the files and their headers.
+ */
+export const SCRIPTS = {
+  // Tasks
+  schedule: { keys: 'cell', isRepeatable: false },
+  cancel: { keys: 'cell', isRepeatable: false },
+  reschedule: { keys: 'cell', isRepeatable: false },
+  claim: { keys: 'cell', isRepeatable: true },
+  begin: { keys: 'cell', isRepeatable: true },
+  extend: { keys: 'cell', isRepeatable: true },
+  finish: { keys: 'cell', isRepeatable: true },
+  settle: { keys: 'cell', isRepeatable: true },
+  replay: { keys: 'cell', isRepeatable: false },
+  purge: { keys: 'cell', isRepeatable: true },
+  get: { keys: 'cell', isRepeatable: true },
+  list: { keys: 'cell', isRepeatable: true },
+  find: { keys: 'cell', isRepeatable: true },
+  counts: { keys: 'cell', isRepeatable: true },
+  forecast: { keys: 'cell', isRepeatable: true },
+
+  // Hints of a ledger. The ledger decides when a task rings, so putting or dropping a hint twice does no harm.
+  'hints/put': { keys: 'cell', isRepeatable: true },
+  'hints/cancel': { keys: 'cell', isRepeatable: true },
+  'hints/drop': { keys: 'cell', isRepeatable: true },
+  'hints/has': { keys: 'cell', isRepeatable: true },
+  'hints/find': { keys: 'cell', isRepeatable: true },
+  'hints/extent': { keys: 'cell', isRepeatable: true },
+  'hints/filling': { keys: 'cell', isRepeatable: true },
+  'hints/filled-to': { keys: 'cell', isRepeatable: true },
+
+  // The board
+  'board/beat': { keys: 'board', isRepeatable: true },
+  'board/leave': { keys: 'board', isRepeatable: true },
+  'board/bury': { keys: 'board', isRepeatable: true },
+  'board/create': { keys: 'board', isRepeatable: true },
+  // A repeated change finds itself in the history. But its caller has to learn that the outcome was unknown: only the
+  // caller can decide to repeat it, with the same change id.
+  'board/change': { keys: 'board and changes', isRepeatable: false },
+  'board/put-token': { keys: 'board and tokens', isRepeatable: true },
+  'board/drop-token': { keys: 'board and tokens', isRepeatable: true },
+} as const satisfies Record<string, ScriptRow>
+
+export type ScriptName = keyof typeof SCRIPTS
+/** The scripts of a hint table, which serves a ledger. */
 export type HintScriptName = ScriptName & `hints/${string}`
 
 export interface Script {
@@ -46,7 +63,7 @@ export interface Script {
 
 export type Scripts = Readonly<Record<ScriptName, Script>>
 
-/** `read` gives the text of a file of lua/ by its name. */
+/** Loads all scripts with their includes. `read` returns the text of lua/name.lua. */
 export function loadScripts(read: (name: string) => string = readLua): Scripts {
   const load = (name: ScriptName): Script => {
     const source = read(name).replace(/^--@include (.*)$/m, (_, names: string) =>
@@ -57,7 +74,8 @@ export function loadScripts(read: (name: string) => string = readLua): Scripts {
     )
     return { source, sha: createHash('sha1').update(source).digest('hex') }
   }
-  return Object.fromEntries(SCRIPT_NAMES.map((name) => [name, load(name)])) as Record<ScriptName, Script>
+  const names = Object.keys(SCRIPTS) as ScriptName[]
+  return Object.fromEntries(names.map((name) => [name, load(name)])) as Record<ScriptName, Script>
 }
 
 export function readLua(name: string): string {

@@ -2,7 +2,7 @@
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
-import { refusal } from './driver-errors.ts'
+import { refusedError } from './driver-errors.ts'
 
 const OLDEST_MAJOR = 7
 
@@ -16,20 +16,20 @@ export async function checkServer(
   const hello = await askHello(caller)
   checkVersion(hello.get('version'), where)
   if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
-    throw refusal(`Redis at ${where} is a read-only replica; connect to its primary`)
+    throw refusedError(`Redis at ${where} is a read-only replica; connect to its primary`)
   if (hello.get('mode') === 'cluster')
-    throw refusal(
-      `Redis at ${where} is a node of a Redis Cluster, which this version does not speak to; use a standalone Redis`,
+    throw refusedError(
+      `Redis at ${where} is a node of a Redis Cluster, which this version does not support; use a standalone Redis`,
     )
   await checkRights(caller, keys, where)
   const policy = (await reportedPolicy(caller)) ?? (await configuredPolicy(caller))
   if (policy === 'noeviction') return
   if (policy === null && assumeNoEviction) return
   if (policy === null)
-    throw refusal(
+    throw refusedError(
       `the eviction policy of Redis at ${where} cannot be read, and with any but 'noeviction' a full Redis drops timers in silence. Allow INFO to this user; or look yourself, then open with redis({ …, assumeNoEviction: true })`,
     )
-  throw refusal(
+  throw refusedError(
     `Redis at ${where} has maxmemory-policy '${policy}': when it is full it drops timers in silence. Set it with CONFIG SET maxmemory-policy noeviction, and in redis.conf`,
   )
 }
@@ -44,7 +44,7 @@ export async function checkHintServer(
   await checkServer(caller, keys, where, assumeNoEviction)
   const info = await caller.command(['INFO', 'replication'], 'open').catch(unlessRefused)
   if (!/^master_replid:\w+/m.test(String(info)))
-    throw refusal(
+    throw refusedError(
       `Redis at ${where} does not say whether it was restarted, so that a ledger could not rely on it. Allow INFO to this user, with ACL SETUSER … +info`,
     )
 }
@@ -57,7 +57,7 @@ async function checkRights(caller: Caller, keys: Keys, where: string): Promise<v
     await caller.command(['SPUBLISH', cell.channel, ''], 'open')
   } catch (error) {
     if (!TocsinError.is(error, 'timetable-refused')) throw error
-    throw refusal(
+    throw refusedError(
       `this user of Redis at ${where} may not use the channels '${keys.pattern}': let it with ACL SETUSER … &${keys.pattern} +@pubsub`,
       error,
     )
@@ -66,10 +66,10 @@ async function checkRights(caller: Caller, keys: Keys, where: string): Promise<v
 
 function checkVersion(version: string | undefined, where: string): void {
   if (version === undefined)
-    throw refusal(`what answers at ${where} does not say which version of Redis it is`)
+    throw refusedError(`what answers at ${where} does not say which version of Redis it is`)
   // Valkey went on counting from 7.2.
   if (Number(version.split('.')[0]) >= OLDEST_MAJOR) return
-  throw refusal(
+  throw refusedError(
     `Redis at ${where} is version ${version}; ${OLDEST_MAJOR}.0 or newer is needed, or Valkey: older ones lack script flags and sharded channels`,
   )
 }

@@ -171,9 +171,9 @@ export class Wakes {
     const { clock, callTimeoutMs } = this.#parts
     this.#callOffTimer = clock.after(this.#checkEveryMs, () => {
       const call = {
-        doing: 'ping',
+        operation: 'ping',
         deadlineMs: clock.monotonicNow() + callTimeoutMs,
-        repeatable: true,
+        isRepeatable: true,
       }
       this.#connection?.send(['PING'], call).catch(ignore)
       if (!this.#isClosed) this.#checkLater()
