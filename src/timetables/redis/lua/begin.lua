@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Records that the handler of a suspect is about to start: only then can a lost lease be held against it.
--- May be repeated.
+-- Records that the handler of a suspect is about to start. Only a recorded start makes a lost lease poison.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     key, stamp
--- Returns  now, 1 recorded | 0 the claim is not held any more
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        key, stamp
+-- Reply       now, 1 recorded | 0 the task is no longer held under this stamp
+-- Repeatable  yes
 --@include cell tries claims
 
 local key, stamp = ARGV[1], tonumber(ARGV[2])

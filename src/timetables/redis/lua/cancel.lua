@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Ends tasks that wait; marks those in flight, so that this attempt is their last. NOT to be repeated when its reply
--- was lost: in between, somebody may have scheduled the key again.
+-- Ends tasks that wait. Marks tasks that are held, so that their current attempt is the last, and fences their holders.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     seed of the spread of rescued tasks, packed: keys
--- Returns  now, '' when all were cancelled, else a row of 'c' cancelled, 'f' in flight, 'n' not found
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        seed of the rescue's spread, MessagePack of keys
+-- Reply       now, '' if all were cancelled, else a letter for each: 'c' cancelled, 'f' in flight, 'n' not found
+-- Repeatable  no: a task that was scheduled under the key in between would be cancelled
 --@include cell tries claims lanes bury rescue
 
 local keys = cmsgpack.unpack(ARGV[2])
--- A task under an expired lease is nobody's: back with it first, then the answer.
+-- A task under an expired lease counts as waiting: rescue before answering.
 rescue_all(tonumber(ARGV[1]))
 
--- Most cancels name tasks that wait in the normal lane, and one ZREM ends and counts them. Where it took fewer, the
--- pool has all that were live: what is in no other lane and not held was among those it took.
+-- Most cancels name tasks of the normal lane, and one ZREM ends and counts them. If it removed fewer than were named:
+-- a key that has a body and is not held has just been removed from the normal lane, or is in another lane.
 local ended, stamps = keys, nil
 if redis.call('ZREM', NORMAL, unpack(keys)) < #keys then
   ended, stamps = {}, stamps_of(keys)

@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
--- Rescues expired claims, then takes what is due, lane by lane, under one stamp and one lease.
--- Dies or loses its reply after this: a repeat with the same req brings what it holds; else the lease runs out.
+-- Rescues expired claims, then takes due tasks, lane by lane, under one stamp and one lease. If the process dies or the
+-- reply is lost: a repeat with the same req returns the tasks that it holds; else they are rescued after the lease.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     req, limit, lease in ms, 'lanes' | 'suspects', '1' to leave a prefix whole, seed of the spread
--- Returns  now, stamp, next ring, next suspect, ms to the first lease end (-1: none), rescued, poisoned keys in
---          lines, keys, scores, bodies, tries (false where there are none; an empty list: for none of them)
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        req, limit, lease in ms, 'lanes' | 'suspects', '1' to keep prefixes whole, seed of the rescue's spread
+-- Reply       now, stamp, next ring, next suspect, ms to the first lease end (each -1 if there is none), number of
+--             rescued tasks, poisoned keys by lines, keys, scores, bodies, tries (false for a task without; an empty
+--             list if none has any)
+-- Repeatable  yes
 --@include cell tries claims lanes bury rescue
 
 local RESCUES_PER_CLAIM = 4
@@ -18,18 +20,18 @@ local function prefix_of(key)
   return string.match(key, '^[^:]*')
 end
 
--- How many of `found` (flat, one more than there is room) to take, so that no prefix is cut.
+-- Returns how many of `found` (flat, one more than there is room for) to take without splitting a prefix.
 local function uncut(found, room)
   local next_ring, prefix = ring_of(found[2 * room + 2]), prefix_of(found[2 * room + 1])
   local keep = room
   while keep > 0 and ring_of(found[2 * keep]) == next_ring and prefix_of(found[2 * keep - 1]) == prefix do
     keep = keep - 1
   end
-  -- A prefix that is larger than all the room there was is cut after all.
+  -- A prefix that alone exceeds the limit is split.
   return (keep == 0 and #keys == 0) and room or keep
 end
 
--- Takes what is due out of a lane. Returns keys and scores in turn.
+-- Removes due tasks from a lane. Returns a flat list of keys and scores.
 local function take(letter, room)
   if room <= 0 then return {} end
   local lane = LANE_OF[letter]
@@ -38,7 +40,7 @@ local function take(letter, room)
   if #found > 2 * room then
     for i = #found, 2 * uncut(found, room) + 1, -1 do found[i] = nil end
   end
-  -- Right because they are the lane's first and nothing was added in between.
+  -- By rank: `found` is the head of the lane, and nothing was added since it was read.
   if #found > 0 then redis.call('ZREMRANGEBYRANK', lane, 0, #found / 2 - 1) end
   return found
 end
@@ -52,7 +54,7 @@ local stamp = redis.call('HGET', CLAIMS, req)
 local rescued = 0
 
 if stamp then
-  -- The reply was lost and the call repeated: hand out what it still holds, and nothing more.
+  -- A repeated request, because the reply was lost: return the tasks that it still holds, and take no others.
   each_member(stamp, function(key, _, score) keys[#keys + 1], scores[#scores + 1] = key, score end)
   stamp = tonumber(stamp)
   local held_keys, held_scores = {}, {}
@@ -74,7 +76,7 @@ else
         n = n + 1
         local key, score = found[i], found[i + 1]
         keys[n], scores[n] = key, score
-        -- The last three digits, which count failures, stay with it.
+        -- The last three digits of the score, which count failures, are kept in PREPARE.
         local failures = #score > 2 and string.sub(score, -3) or string.format('%03d', score)
         held[2 * n - 1], held[2 * n] = stamp_text .. failures, key
       end
@@ -104,9 +106,9 @@ local lease_end = redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2]
 local poisoned = redis.call('HGET', CLAIMS, 'poisoned')
 if poisoned then redis.call('HDEL', CLAIMS, 'poisoned') end
 
--- What a rescue put back may ring for other consumers, too.
+-- Tasks that the rescue put back may ring for other consumers.
 tell_rings()
--- The truth, for those who look now and then: it was stale wherever a first task was taken or cancelled.
+-- Sets the exact values for the pollers: they are too early after a first task was taken or cancelled.
 local known, gone = {}, {}
 local function note(field, value)
   if value then known[#known + 1], known[#known + 2] = field, value else gone[#gone + 1] = field end

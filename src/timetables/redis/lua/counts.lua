@@ -1,8 +1,10 @@
 #!lua flags=no-writes
--- What is in a cell, and what became of what was.
+-- Counts the tasks of a cell by state, and reads the counters of what became of earlier ones.
 --
--- KEYS     the cell's (shared/cell.lua)
--- Returns  now, pending, due, claimed, dead, scheduled, done, cancelled, obsolete, purged
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        none
+-- Reply       now, pending, due, claimed, dead, scheduled, done, cancelled, obsolete, purged
+-- Repeatable  yes: reads only
 --@include cell
 
 local pending, due = 0, 0

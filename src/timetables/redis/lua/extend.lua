@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Trusts a claim call for another lease. Its stamp stays. May be repeated.
+-- Extends the lease of a claim: it ends the given time from now. The stamp stays the same.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     req, lease in ms
--- Returns  now, 1 extended | 0 the claim is not there any more
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        req, lease in ms
+-- Reply       now, 1 extended | 0 the claim holds nothing any more
+-- Repeatable  yes
 --@include cell
 
 local name = redis.call('HGET', CLAIMS, ARGV[1])

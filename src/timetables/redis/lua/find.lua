@@ -1,9 +1,10 @@
 #!lua flags=no-writes
--- Keys of a selection, page by page: at least all that are there all the time, some perhaps twice.
+-- Finds the keys of a selection, page by page: all that exist during the whole scan, and some of them twice.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     'live' | 'dead', 'tag' | 'prefix' | 'all', the tag or prefix, cursor ('' to start)
--- Returns  now, next cursor ('' at the end), keys
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        'live' | 'dead', 'tag' | 'prefix' | 'all', the tag or prefix, cursor ('' to start)
+-- Reply       now, next cursor ('' at the end), keys
+-- Repeatable  yes: reads only
 --@include cell
 
 local PAGE = 1000
@@ -26,7 +27,7 @@ local function selects(key, body)
   return has
 end
 
--- The bodies stay here: only keys cross the wire.
+-- Filtered here, so that only keys are sent, not bodies.
 local page = redis.call('HSCAN', dead and GRAVES or POOL, cursor == '' and '0' or cursor, 'COUNT', PAGE)
 local found = page[2]
 for i = 1, #found, 2 do

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Ends held tasks as done or obsolete: the way of nearly every task, so it takes the fewest commands.
--- May be repeated: a second time the tasks are not held, and nothing changes.
+-- Ends held tasks as done or obsolete. Nearly every task ends this way, so it takes the fewest commands.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     'done' | 'obsolete', packed: keys; stamps and how many of the keys each is for, in turn
--- Returns  now, '' when all were held, else a row of '1' settled and '0' stale
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        'done' | 'obsolete', MessagePack of keys, and of a flat list: a stamp, and how many keys in a row have it
+-- Reply       now, '' if all were held, else a letter for each: '1' settled, '0' stale
+-- Repeatable  yes: a second run finds the tasks not held, answers '0' and changes nothing
 --@include cell claims
 
 local keys, stamps = cmsgpack.unpack(ARGV[2])
@@ -22,7 +22,7 @@ for group = 1, #stamps, 2 do
   at = at + stamps[group + 1]
 end
 if #held > 0 then
-  -- Topics without tags, retries and cancelled claims skip all three.
+  -- Cells without tags, retries and cancelled claims skip all three.
   if redis.call('EXISTS', TAGS, TRIES, MARKS) > 0 then
     untag(held)
     redis.call('HDEL', TRIES, unpack(held))

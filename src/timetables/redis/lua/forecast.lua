@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- How many tasks ring in each step of [from, to). What is overdue counts as due now.
+-- Counts how many tasks ring in each step of [from, to). Overdue tasks count as due now.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     from, to, step in ms
--- Returns  now, then how many for each step
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        from, to, step in ms
+-- Reply       now, a list of counts, one for each step
+-- Repeatable  yes: reads only
 --@include cell
 
 local from, to, step = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local steps = {}
 for i = 1, math.ceil((to - from) / step) do steps[i] = 0 end
 
--- Rings in [first, last).
+-- Counts the rings in [first, last).
 local function rings(lane, first, last)
   return redis.call('ZCOUNT', lane, first, '(' .. string.format('%.0f', last * 1000))
 end
@@ -25,7 +26,7 @@ for _, lane in pairs(LANE_OF) do
     local at = math.floor((starts - from) / step) + 1
     local in_range = starts < to and rings(lane, string.format('%.0f', starts * 1000), to) or 0
     if in_range > #steps - at + 1 then
-      -- Many tasks in few steps: one count for each step.
+      -- More tasks than steps: one ZCOUNT for each step is cheaper than reading the tasks.
       for i = at, #steps do
         local first = math.max(starts, from + (i - 1) * step)
         local last = math.min(to, from + i * step)

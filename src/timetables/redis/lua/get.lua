@@ -1,10 +1,11 @@
 #!lua flags=no-writes
--- Everything there is to see of some tasks.
+-- Reads everything about some tasks.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     '1' the dead, '0' the living and else the dead; keys
--- Returns  now, then for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp, body,
---          tries, cause of death
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        '1' dead tasks only | '0' the live task of a key, or else the dead one; then the keys
+-- Reply       now, a list for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp,
+--             body, tries, cause of death
+-- Repeatable  yes: reads only
 --@include cell claims lanes
 
 local only_dead = table.remove(ARGV, 1) == '1'

@@ -1,21 +1,23 @@
 #!lua flags=no-writes
--- The next tasks of a cell after a position, in the order of score, then key: for each lane (or the dead) at most
--- `limit`; and all that are held, when asked for.
+-- Lists the next tasks of a cell after a position, in order of score, then key: at most `limit` from each lane (or from
+-- the dead), and all held tasks if requested.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     '1' with the waiting, '1' with the held, '1' the dead instead, limit, score to start at, key to start
---          after at that score ('' for none)
--- Returns  now, keys and scores in turn; score and key up to which nothing is missing ('' where nothing at all is)
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        '1' with waiting tasks, '1' with held tasks, '1' dead tasks instead, limit, score to start at, key to
+--             start after at that score ('' for none)
+-- Reply       now, flat list of keys and scores, then score and key up to which the list is complete ('' if it is
+--             complete to the end)
+-- Repeatable  yes: reads only
 --@include cell claims
 
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local found = {}
--- Of the lanes that have more than was asked for, the one whose page ends first.
+-- The first end of a page, among the lanes that may have more tasks than the limit.
 local end_score, end_key = nil, ''
 
 local function page(lane, from)
-  -- Where the key to start after is still in its place, its rank is the short way past its many equals.
+  -- If the key to start after is still at its score, start at its rank instead of reading all keys of that score.
   local rank = from_key ~= '' and redis.call('ZSCORE', lane, from_key)
   if rank and tonumber(rank) == from then
     local first = redis.call('ZRANK', lane, from_key) + 1
@@ -46,7 +48,7 @@ local function add(lane, from, scale)
 end
 
 if ARGV[3] == '1' then
-  -- When they died is not multiplied: a score of the dead has no failures.
+  -- Scores in DEAD are plain ms, without failures.
   add(DEAD, ring_of(from_score), '000')
 else
   if ARGV[1] == '1' then

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- The dead are forgotten. May be repeated: a second time they are not found.
+-- Deletes dead tasks.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     keys
--- Returns  now, a row of 'p' purged, 'n' not found
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        keys
+-- Reply       now, a letter for each: 'p' purged, 'n' not found
+-- Repeatable  yes: a second run finds them no more
 --@include cell
 
 local scores = redis.call('ZMSCORE', DEAD, unpack(ARGV))

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- The dead live again: under their id, due now, without their failures. A key that has a live task keeps that.
--- NOT to be repeated when its reply was lost.
+-- Revives dead tasks: under their old id, due now, with no failures. A key that has a live task is left alone.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     keys
--- Returns  now, a row of 'r' replayed, 'l' live, 'n' not found
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        keys
+-- Reply       now, a letter for each: 'r' replayed, 'l' live, 'n' not found
+-- Repeatable  no: a second run answers 'l' or 'n', or revives a task that died again in between
 --@include cell tries lanes
 
 local graves = redis.call('HMGET', GRAVES, unpack(ARGV))

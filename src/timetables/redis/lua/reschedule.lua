@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Moves tasks that wait and forgets their failures. What is in flight stays as it is. NOT to be repeated when its
--- reply was lost.
+-- Moves tasks that wait to another time, and resets their failures. Held tasks are left alone.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     seed of the spread of rescued tasks, quantum in ms, keys and times in turn ('+ms' a delay, '~ms' a shift,
---          a bare number an instant)
--- Returns  now, then for each key its new due time, -1 in flight, -2 not found
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        seed of the rescue's spread, quantum in ms, flat list of keys and times ('+ms' a delay, '~ms' a shift, a
+--             number an instant)
+-- Reply       now, for each key its new due time, or -1 in flight, -2 not found
+-- Repeatable  no: a shift would be applied twice
 --@include cell tries claims lanes bury rescue
 
 local quantum = tonumber(ARGV[2])

@@ -1,13 +1,15 @@
 #!lua
--- Puts new tasks into their lanes. A key that has a live task: 'replace' supersedes it, also one in flight, whose
--- holder is fenced; 'keep' leaves it, unless it is in flight and cancelled, for then there is nothing left to keep.
--- No allow-oom: a full Redis refuses it before anything is written. NOT to be repeated when its reply was lost.
+-- Schedules new tasks. If the key has a live task: 'replace' supersedes it, also a held one, whose holder is fenced;
+-- 'keep' leaves it, unless it is held and cancelled, since such a task has no further attempt.
+-- No allow-oom: a full Redis rejects the script before it writes anything.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     'replace' | 'keep', quantum in ms, n, lane letters in a row ('n' alone: all normal), '1' if any has tags,
---          packed: n keys and bodies in turn; n times, or one for all ('+ms' a delay, a number an instant)
--- Returns  now, '' when all were created, else a row of 'c' created, 'r' replaced, 'f' replaced in flight, 'k' kept,
---          'K' kept in flight; then the due times of the kept ones, in order
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        'replace' | 'keep', quantum in ms, n, n lane letters ('n' alone: all are normal), '1' if any has tags,
+--             MessagePack of a flat list of n keys and bodies, and of n times or one for all ('+ms' a delay, a number
+--             an instant)
+-- Reply       now, '' if all were created, else a letter for each: 'c' created, 'r' replaced, 'f' replaced in flight,
+--             'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
+-- Repeatable  no: it would replace a task that was scheduled under the key in between
 --@include cell tries claims lanes
 
 local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
@@ -18,7 +20,7 @@ for i = 1, n do keys[i] = keys_and_bodies[2 * i - 1] end
 
 local answers, kept_due = nil, {}
 
--- With 'keep' only those go on whose key is free. Returns their positions.
+-- 'keep': answers for the keys that have a live task. Returns the positions of the others.
 local function without_the_kept()
   local _, scores = waiting(keys)
   local stamps = stamps_of(keys)
@@ -55,7 +57,7 @@ if ARGV[1] == 'keep' then
 end
 local function position(at) return entering and entering[at] or at end
 
--- Tags of those about to be replaced, while their bodies are still there.
+-- Before the bodies of replaced tasks are overwritten.
 untag(keys)
 
 local fresh = redis.call('HSET', POOL, unpack(keys_and_bodies))

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Ends claims of tasks that go on: retry, snooze, return, or dead. Held means still under the stamp; otherwise
--- 'stale', and nothing changes. May be repeated.
+-- Ends the claims of tasks by retry, snooze, return or dead (done and obsolete: finish.lua). A task that is not held
+-- under the given stamp is stale, and left as it is.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     n, then five for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead', delay in ms or the cause of
---          death, error ('1' or '0' before it for a death that is a failure or not)
--- Returns  now, a row of '1' settled and '0' stale
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        n, then five for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead', delay in ms or cause of death,
+--             error (for 'dead' after a '1' if the death counts as a failure, else '0')
+-- Reply       now, a letter for each: '1' settled, '0' stale
+-- Repeatable  yes: a second run finds the tasks not held, answers '0' and changes nothing
 --@include cell tries claims lanes bury
 
 local n = tonumber(ARGV[1])
@@ -53,7 +54,7 @@ for at, i in ipairs(held) do
     tries.error = string.sub(text, 2)
     deaths[#deaths + 1] = { key = key, tries = tries, cause = number }
   elseif marked[at] == 1 then
-    -- Cancelled while it was held: this attempt was its last.
+    -- Cancelled while it was held: this attempt was the last.
     cancelled[#cancelled + 1] = key
   elseif kind == 'return' then
     if tries_of[at] then

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Puts a node's card up, in the place of the older one, and counts a beat. A full Redis must not look like dead nodes.
--- May be repeated.
+-- Stores a node's card and counts a beat. Notifies the other processes if the edition of the card is new.
+-- allow-oom: a full Redis must not make live nodes look dead.
 --
--- KEYS     the board's (shared/board.lua)
--- ARGV     id, edition, card as JSON
--- Returns  now, revision, in turn: ids, and 'beats edition when' of each
+-- KEYS        board (shared/board.lua)
+-- ARGV        node id, edition, card as JSON
+-- Reply       now, revision, flat list of all node ids and '<beats> <edition> <ms of the last beat>'
+-- Repeatable  yes: counts another beat, which does no harm
 --@include board
 
 local id, edition = ARGV[1], ARGV[2]
@@ -14,7 +15,7 @@ for i = 1, #all, 2 do
   if all[i] == id then at = i + 1 end
 end
 
--- The first count is the time: who was buried and comes back is never taken for who it was then.
+-- The first count is the time in ms: a node that was buried and comes back never has a count that it had before.
 local beats, former_edition = now, nil
 if at then
   local former

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Takes down the card of a node that is gone, unless it beat since. Nobody is told: each judges for itself who is gone.
--- May be repeated.
+-- Deletes the card of a dead node, unless it has beaten since. Sends no notification: every process decides for itself
+-- which nodes are dead.
 --
--- KEYS     the board's (shared/board.lua)
--- ARGV     id, the count of beats at which it was given up
--- Returns  now
+-- KEYS        board (shared/board.lua)
+-- ARGV        node id, its count of beats when it was judged dead
+-- Reply       now
+-- Repeatable  yes
 --@include board
 
 local heartbeat = redis.call('HGET', BEATS, ARGV[1])

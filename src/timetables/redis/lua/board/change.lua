@@ -1,11 +1,13 @@
 #!lua
--- Changes a topic, if it is of the version that is expected. Whoever repeats a change, because its answer was lost,
--- finds it in the history, also under what others changed since.
+-- Changes a topic if it has the expected version. A caller that repeats a change after a lost reply finds it in the
+-- history, also if other changes followed.
 --
--- KEYS     the board's (shared/board.lua), then the changes of this topic, newest first
--- ARGV     topic, expected version, id of the change as JSON, what may change as JSON, who and what as JSON,
---          how many changes to keep
--- Returns  now, 1 changed by this | 0 of another version, the topic as text ('': there is none)
+-- KEYS        board and changes (shared/board.lua): the sixth is the list of this topic's changes, newest first
+-- ARGV        topic, expected version, id of the change as JSON, changeable part as JSON, author and patch as JSON,
+--             number of changes to keep
+-- Reply       now, 1 changed by this call or by an earlier one with this id | 0 has another version, the topic as text
+--             ('' if there is none)
+-- Repeatable  no: the caller repeats it, with the same id, after it was told that the outcome is unknown
 --@include board
 
 local CHANGES = KEYS[6]
@@ -17,7 +19,8 @@ local version, fixed = string.match(text, '^(%d+)\n([^\n]*)\n')
 version = tonumber(version)
 
 if version ~= expected then
-  -- Where it is if it is there: also beyond the newest there is an answer, counted from the oldest.
+  -- The index at which this change is, if it was made. LINDEX takes a negative index, too (from the oldest), so that
+  -- version and id are compared.
   local past = redis.call('LINDEX', CHANGES, version - (expected + 1))
   local past_version, past_id = string.match(past or '', '^(%d+) %d+\n([^\n]*)\n')
   local is_ours = tonumber(past_version) == expected + 1 and past_id == change_id

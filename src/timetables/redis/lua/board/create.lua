@@ -1,9 +1,10 @@
 #!lua
--- Creates a topic, unless somebody did before. May be repeated.
+-- Creates a topic if there is none of that name.
 --
--- KEYS     the board's (shared/board.lua)
--- ARGV     topic, what is fixed and what may change of it, as JSON
--- Returns  now, the topic as text
+-- KEYS        board (shared/board.lua)
+-- ARGV        topic, fixed part as JSON, changeable part as JSON
+-- Reply       now, the topic as text
+-- Repeatable  yes
 --@include board
 
 local text = redis.call('HGET', TOPICS, ARGV[1])

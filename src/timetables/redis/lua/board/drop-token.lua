@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Drops an access token: also in a full Redis, nobody may come in by one that was withdrawn. May be repeated.
+-- Deletes an access token. allow-oom: a token must be revocable in a full Redis, too.
 --
--- KEYS     the board's (shared/board.lua), then the tokens
--- ARGV     id
--- Returns  now, 1 it was there | 0 it was not
+-- KEYS        board and tokens (shared/board.lua)
+-- ARGV        token id
+-- Reply       now, 1 deleted | 0 there was none
+-- Repeatable  yes
 --@include board
 
 return { now, redis.call('HDEL', KEYS[6], ARGV[1]) }

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Takes a node's card down, and tells the others. May be repeated.
+-- Deletes a node's card and notifies the other processes.
 --
--- KEYS     the board's (shared/board.lua)
--- ARGV     id
--- Returns  now
+-- KEYS        board (shared/board.lua)
+-- ARGV        node id
+-- Reply       now
+-- Repeatable  yes
 --@include board
 
 redis.call('HDEL', CARDS, ARGV[1])

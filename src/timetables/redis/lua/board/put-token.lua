@@ -1,9 +1,10 @@
 #!lua
--- Keeps an access token, in the place of the one with that id. May be repeated.
+-- Stores an access token; replaces the one with the same id.
 --
--- KEYS     the board's (shared/board.lua), then the tokens
--- ARGV     id, token as JSON
--- Returns  now
+-- KEYS        board and tokens (shared/board.lua)
+-- ARGV        token id, token as JSON
+-- Reply       now
+-- Repeatable  yes
 --@include board
 
 redis.call('HSET', KEYS[6], ARGV[1], ARGV[2])

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Forgets hints that wait. Those in flight are marked, so that they are over with their claim, and their holders told.
--- May be repeated.
+-- Removes hints that wait. Marks hints that are held, so that they end with their claim, and fences their holders.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     packed: keys
--- Returns  now
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        MessagePack of keys
+-- Reply       now
+-- Repeatable  yes: the ledger decides what rings
 --@include cell claims hints
 
 local keys = cmsgpack.unpack(ARGV[1])

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Forgets hints, whether they wait or are in flight; holders are fenced. May be repeated.
+-- Removes hints, whether they wait or are held, and fences the holders.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     packed: keys
--- Returns  now
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        MessagePack of keys
+-- Reply       now
+-- Repeatable  yes: the ledger decides what rings
 --@include cell claims hints
 
 tell_fence('replaced', take_out(cmsgpack.unpack(ARGV[1])))

@@ -1,8 +1,10 @@
 #!lua flags=no-writes
--- How many hints there are, waiting or in flight, and when the first of those that wait rings.
+-- Counts the hints of a cell, waiting or held, and returns the first ring of those that wait.
 --
--- KEYS     the cell's (shared/cell.lua)
--- Returns  now, how many, the first ring (-1: none)
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        none
+-- Reply       now, count, first ring (-1 if none waits)
+-- Repeatable  yes: reads only
 --@include cell
 
 local size, head = redis.call('ZCARD', PREPARE), nil

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- All up to a frontier is in. One that is behind the last changes nothing. May be repeated.
+-- Records that a topic is filled up to a frontier. A frontier behind the recorded one is ignored.
 --
--- KEYS     those of the topic's cell 0 (shared/cell.lua)
--- ARGV     epoch, the frontier: ring, cell, key
--- Returns  now, 1 noted | 0 the epoch is another one by now
+-- KEYS        cell (shared/cell.lua): cell 0 of the topic
+-- ARGV        epoch, the frontier: ring, cell, key
+-- Reply       now, 1 recorded | 0 the epoch has changed
+-- Repeatable  yes
 --@include cell epoch
 
 if epoch ~= ARGV[1] then return { now, 0 } end
 local ring, cell, key = ARGV[2], ARGV[3], ARGV[4]
 
--- By their bytes: Lua's own order of texts is that of the server's language.
+-- Compares byte by byte: Lua's `<` on strings depends on the server's locale.
 local function is_less(a, b)
   local at = 1
   while at <= #a and string.byte(a, at) == string.byte(b, at) do at = at + 1 end

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- How far a topic was filled. Where something may have been lost since, a new epoch begins, and nothing is known.
--- May be repeated.
+-- Returns how far a topic was filled. If hints may have been lost since (shared/epoch.lua), begins a new epoch with
+-- nothing filled.
 --
--- KEYS     those of the topic's cell 0 (shared/cell.lua)
--- ARGV     a name for a new epoch that nobody else has
--- Returns  now, epoch, frontier as 'ring cell key' ('' for none)
+-- KEYS        cell (shared/cell.lua): cell 0 of the topic
+-- ARGV        a unique name for a new epoch
+-- Reply       now, epoch, frontier as 'ring cell key' ('' for none)
+-- Repeatable  yes
 --@include cell epoch
 
 if not epoch then

@@ -1,10 +1,11 @@
 #!lua flags=no-writes
--- Keys of hints, page by page: some of those that wait, and with every page all that are held, so that one that goes
--- from its lane into a claim and back meanwhile is not missed. Some come twice.
+-- Finds the keys of hints, page by page: a part of those that wait, and with every page all that are held, so that a
+-- hint that moves from its lane into a claim and back during the scan is not missed. Some keys come twice.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     cursor ('' to start): a lane's letter, and where its reading has got to
--- Returns  now, next cursor ('' at the end), keys
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        cursor ('' to start): a lane's letter and the ZSCAN cursor within it
+-- Reply       now, next cursor ('' at the end), keys
+-- Repeatable  yes: reads only
 --@include cell
 
 local PAGE = 1000

@@ -1,9 +1,10 @@
 #!lua flags=no-writes
--- Which hints are there, waiting or in flight.
+-- Tells which hints exist, waiting or held.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     packed: keys
--- Returns  now, a row of '1' there and '0' not
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        MessagePack of keys
+-- Reply       now, a letter for each: '1' exists, '0' does not
+-- Repeatable  yes: reads only
 --@include cell claims lanes
 
 local keys = cmsgpack.unpack(ARGV[1])

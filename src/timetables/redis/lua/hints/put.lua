@@ -1,18 +1,19 @@
 #!lua
--- Puts hints into their lanes. 'set' takes the place of whatever is there, also of what is in flight, whose holder is
--- fenced; 'lower' goes only where there is nothing, or something that waits for a later time.
--- No allow-oom: a full Redis is not to be filled further, and what it refuses the ledger has. May be repeated.
+-- Puts hints into their lanes. 'set' replaces any hint of the key, also a held one, whose holder is fenced; 'lower'
+-- puts a hint only if the key has none, or one that waits for a later time.
+-- No allow-oom: a full Redis rejects the script; the ledger still has the tasks.
 --
--- KEYS     the cell's (shared/cell.lua)
--- ARGV     'set' | 'lower', lane letters in a row ('n' alone: all normal), packed: keys; scores as text
--- Returns  now, '' when all were put, else a row of '1' put and '0' left as it was
+-- KEYS        cell (shared/cell.lua)
+-- ARGV        'set' | 'lower', n lane letters ('n' alone: all are normal), MessagePack of keys, and of scores as text
+-- Reply       now, '' if all were put, else a letter for each: '1' put, '0' left as it was
+-- Repeatable  yes: the ledger decides what rings
 --@include cell tries claims lanes hints
 
 local letters = ARGV[2]
 local all_normal = letters == 'n'
 local keys, scores = cmsgpack.unpack(ARGV[3])
 
--- As `waiting` in shared/lanes.lua, for keys that mostly are not there, in cells that mostly have one lane only.
+-- The same as `waiting` in shared/lanes.lua, faster for cells that have only the normal lane, which most do.
 local function whereabouts()
   if redis.call('EXISTS', HIGH, LOW, SUSPECTS) > 0 then return waiting(keys) end
   local found, old_scores, missing = {}, redis.call('ZMSCORE', NORMAL, unpack(keys)), {}
@@ -22,7 +23,7 @@ local function whereabouts()
   return found, old_scores, missing
 end
 
--- With 'lower': moves what waits for later out of the way. Returns the positions of those that go on.
+-- 'lower': removes the hints that wait for a later time. Returns the positions of the hints to put.
 local function lowered()
   local old_letters, old_scores, elsewhere = whereabouts()
   local entering, later, later_keys = {}, {}, {}
@@ -35,7 +36,7 @@ local function lowered()
     local left = {}
     for at, i in ipairs(elsewhere) do left[at] = keys[i] end
     for at, stamp in ipairs(stamps_of(left)) do
-      -- Whoever holds it settles it, or loses it to a rescue: either way it does not get lost here.
+      -- A held hint is left to its holder, which settles it, or to the rescue after its lease: it is not lost.
       if not stamp then entering[#entering + 1] = elsewhere[at] end
     end
   end
@@ -43,7 +44,7 @@ local function lowered()
     local tries_of = redis.call('HMGET', TRIES, unpack(later_keys))
     local moved, from = {}, {}
     for at, i in ipairs(later) do
-      -- One that a rescue has put off goes by its first time: nobody is to undo that it comes apart from the others.
+      -- A hint that a rescue delayed is compared by its original due time: a refill must not undo the spread.
       if not tries_of[at] or read_tries(tries_of[at]).due > ring_of(scores[i]) then
         entering[#entering + 1] = i
         moved[#moved + 1], from[#from + 1] = keys[i], old_letters[i]

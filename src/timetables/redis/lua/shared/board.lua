@@ -1,9 +1,10 @@
--- What every script of lua/board/ knows: the board's keys, its clock, its format, and how to tell the others.
+-- Included by every script of lua/board/: the keys of the board (types and contents: keys.ts), the time, the check of
+-- the format, and the notification of other processes.
 local BEATS, CARDS, TOPICS, META, NEWS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local FORMAT = 1
 
--- Once: two readings in one script differ, and a step must have one moment.
+-- Read once: two readings within one script differ, and a step has one time.
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
@@ -17,7 +18,8 @@ local function tell()
   redis.call('SPUBLISH', NEWS, '')
 end
 
--- Topics are not what they were. Counted, and with the time in it: after a loss the same count comes again, for others.
+-- Gives the board a new revision after a change of topics, and notifies the other processes. The revision contains the
+-- time besides a counter: after a data loss the counter repeats its values.
 local function revise()
   local count = tonumber(string.match(revision, '^%d+') or 0) + 1
   revision = string.format('%.0f-%s-%s', count, TIME[1], TIME[2])
@@ -25,8 +27,8 @@ local function revise()
   tell()
 end
 
--- A topic is three lines of text: its version, as JSON what was fixed at its creation, and as JSON what may change.
--- JSON is never taken apart here: an empty list would come out as an empty object.
+-- A topic is stored as three lines: its version, the JSON of what was fixed at its creation, and the JSON of what may
+-- change. The JSON is never decoded here: cjson would encode an empty list as an empty object.
 local function topic_text(version, fixed, state)
   return string.format('%.0f', version) .. '\n' .. fixed .. '\n' .. state
 end

@@ -1,8 +1,10 @@
--- The dead of a cell: DEAD has when each died, GRAVES what it was: its tries, its cause and its body, in lines.
+-- The dead tasks of a cell. DEAD holds the time of each death, GRAVES three lines: cause, tries, body.
+-- A cell keeps at most this many dead tasks, each for at most this long.
 local GRAVES_MAX = 15625
 local GRAVE_AGE_MAX_MS = 30 * 86400000
 
--- `deaths` is a list of { key, tries, cause }. They are out of the lanes and of PREPARE already; their bodies are not.
+-- Moves tasks to the dead. `deaths` is a list of { key, tries, cause }. The caller removes them from the lanes and
+-- from PREPARE; their bodies must still be in POOL.
 local function bury(deaths)
   if #deaths == 0 then return end
   local keys, graves, died = {}, {}, {}
@@ -13,10 +15,10 @@ local function bury(deaths)
     died[2 * i - 1], died[2 * i] = now, death.key
   end
   forget(keys)
-  -- A second death of a key takes the place of the first, which counts as purged.
+  -- A second death of a key replaces the first one, which counts as purged.
   local purged = #keys - redis.call('HSET', GRAVES, unpack(graves))
   redis.call('ZADD', DEAD, unpack(died))
-  -- What is over the limits goes, oldest first, in pieces.
+  -- Purges what exceeds the limits, oldest first, at most 1,000 per call.
   local excess = math.min(redis.call('ZCARD', DEAD) - GRAVES_MAX, 1000)
   local old = excess > 0 and redis.call('ZRANGE', DEAD, 0, excess - 1)
     or redis.call('ZRANGE', DEAD, '-inf', '(' .. text_of(now - GRAVE_AGE_MAX_MS), 'BYSCORE', 'LIMIT', 0, 1000)

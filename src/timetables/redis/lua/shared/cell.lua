@@ -1,4 +1,5 @@
--- What every script knows of its cell: its keys, its clock, its format, and who to tell when something rings sooner.
+-- Included by every script that works on a cell: its keys (types and contents: keys.ts), the time, the check of the
+-- format, and the notification of consumers when the next ring comes nearer.
 local HIGH, NORMAL, LOW, SUSPECTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local PREPARE, LEASES, CLAIMS = KEYS[5], KEYS[6], KEYS[7]
 local POOL, TRIES, TAGS, MARKS = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -10,13 +11,13 @@ local FAILURES_MAX = 999
 
 local LANE_OF = { h = HIGH, n = NORMAL, l = LOW, s = SUSPECTS }
 
--- Once: two readings in one script differ, and a step must have one moment.
+-- Read once: two readings within one script differ, and a step has one time.
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
--- `next` is never later than the first ring of the lanes, `suspect` never later than that of the suspects: whoever puts
--- something before them tells all pullers. Apart, because a suspect may wait for long after its time, and must not
--- keep the others' rings from being told.
+-- `next` is never later than the first ring of the lanes, `suspect` never later than the first ring of the suspects: a
+-- step that adds an earlier ring lowers the field and wakes all pullers. The two are separate because a suspect may
+-- wait long past its time; with one field, no ring after that time would wake a puller.
 local meta = redis.call('HMGET', META, 'format', 'next', 'suspect')
 if meta[1] and tonumber(meta[1]) > FORMAT then
   return redis.error_reply('TOCSINFORMAT ' .. meta[1])
@@ -26,7 +27,8 @@ local function ring_of(score)
   return math.floor(score / 1000)
 end
 
--- A clamped, rounded-up ring time. '+1000' is a delay, '~-1000' a shift of `was`, a number an instant, also as text.
+-- Returns the ring time in ms, rounded up to `quantum` and clamped. `when` is '+1000' (a delay), '~-1000' (a shift of
+-- `was`), or an instant as a number or as text.
 local function ring_at(when, quantum, was)
   local mark = type(when) == 'string' and string.byte(when)
   local wanted
@@ -37,8 +39,8 @@ local function ring_at(when, quantum, was)
   return math.min(math.max(wanted, 0), LAST_INSTANT_MS)
 end
 
--- Scores go to Redis as text: turning a number into text is the slowest part of passing it on, and most tasks of a
--- batch share theirs.
+-- Formats a score. Redis takes scores as text, and formatting is the slowest part of passing one: the last result is
+-- cached, because most tasks of a batch have the same score.
 local text_of_last, last_number
 local function text_of(number)
   if number ~= last_number then
@@ -51,7 +53,7 @@ local function count(counter, n)
   if n > 0 then redis.call('HINCRBY', META, counter, n) end
 end
 
--- The earliest rings of what a step puts into lanes, and into the suspects.
+-- The earliest ring that this step added to the lanes, and to the suspects.
 local put_ring, put_suspect
 
 local function ring_put(letter, ring)
@@ -62,7 +64,7 @@ local function ring_put(letter, ring)
   end
 end
 
--- After the last write of a step.
+-- Publishes a wake if this step added a ring before the noted ones. Called after the last write of a step.
 local function tell_rings()
   local sooner
   if put_ring and not (meta[2] and put_ring >= tonumber(meta[2])) then
@@ -76,13 +78,13 @@ local function tell_rings()
   if sooner then redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', sooner, now)) end
 end
 
--- Holders whose claim no longer counts. `fenced` is a flat list of stamps and keys.
+-- Notifies lease holders that their claim is no longer valid. `fenced` is a flat list of stamps and keys.
 local function tell_fence(cause, fenced)
   if #fenced > 0 then redis.call('SPUBLISH', CHANNEL, 'fence ' .. cause .. '\n' .. table.concat(fenced, '\n')) end
 end
 
--- A body is 7 characters of its creation, then JSON; before the JSON of a task with a priority or tags, a line
--- '#<h|n|l>\t<tag>\t<tag>'. JSON never starts with '#'.
+-- A body (body.ts) is 7 characters of its creation time, then JSON. If the task has tags, or a priority other than
+-- normal, a line '#<h|n|l>\t<tag>\t<tag>' precedes the JSON, which itself never starts with '#'.
 local function has_header(body)
   return body and string.byte(body, 8) == 35
 end
@@ -97,7 +99,7 @@ local function each_tag(body, visit)
   for tag in string.gmatch(line, '\t([^\t]*)') do visit(tag) end
 end
 
--- For lists that may be longer than Lua can hand on at once: a thousand tasks have up to four tags each.
+-- Calls a command with a list that may be too long for one unpack (some 8,000 values): the tags of 1,000 tasks.
 local PIECE = 4000
 local function call_in_pieces(command, key, values)
   for first = 1, #values, PIECE do
@@ -105,7 +107,7 @@ local function call_in_pieces(command, key, values)
   end
 end
 
--- Drops the tags of these tasks; to be called while their bodies are still there.
+-- Removes the tags of these tasks. Reads them from the bodies, so it must run before the bodies are deleted.
 local function untag(keys)
   if #keys == 0 or redis.call('EXISTS', TAGS) == 0 then return end
   local gone = {}
@@ -115,7 +117,7 @@ local function untag(keys)
   call_in_pieces('ZREM', TAGS, gone)
 end
 
--- All that is kept of tasks that are over or buried. They are out of the lanes and of PREPARE already.
+-- Deletes body, tags, tries and mark of tasks that ended or died. The caller removes them from the lanes and PREPARE.
 local function forget(keys)
   if #keys == 0 then return end
   untag(keys)

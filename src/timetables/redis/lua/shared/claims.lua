@@ -1,7 +1,7 @@
--- The prepare queue. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and
--- 'm' .. <stamp> → its members, packed: for each lane it took from, the lane's letter and keys and scores in turn.
+-- The held tasks. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and 'm' .. <stamp> → its
+-- members in MessagePack: for each lane it took from, the lane's letter, then a flat list of keys and scores.
 
--- Visits every member of a claim: key, lane letter, score.
+-- Calls visit(key, lane letter, score) for every task that a claim took, also those it no longer holds.
 local function each_member(stamp_text, visit)
   local packed = redis.call('HGET', CLAIMS, 'm' .. stamp_text)
   if not packed then return end
@@ -12,7 +12,7 @@ local function each_member(stamp_text, visit)
   end
 end
 
--- The lane letter and the score that each of some members had when it was claimed, by key.
+-- Returns two tables by key: the lane letter and the score that each wanted member had when it was claimed.
 local function places_of(stamp_text, wanted)
   local letter_of, score_of = {}, {}
   each_member(stamp_text, function(key, letter, score)
@@ -21,14 +21,14 @@ local function places_of(stamp_text, wanted)
   return letter_of, score_of
 end
 
--- The stamps under which these keys are held, false where they are not.
+-- Returns the stamps under which these keys are held; false for keys that are not held.
 local function stamps_of(keys)
   local stamps = redis.call('ZMSCORE', PREPARE, unpack(keys))
   for i = 1, #keys do stamps[i] = stamps[i] and ring_of(stamps[i]) end
   return stamps
 end
 
--- With its last member a claim is gone. `stamps` is a set.
+-- Deletes the records and leases of those claims that hold nothing any more. `stamps` is a set.
 local function drop_if_empty(stamps)
   for stamp in pairs(stamps) do
     if redis.call('ZCOUNT', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX) == 0 then

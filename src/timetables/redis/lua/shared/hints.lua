@@ -1,10 +1,11 @@
--- Hints: what a ledger wants rung. They lie in the lanes and in PREPARE as tasks do, but have no body: the ledger has it.
+-- Hints: the keys and ring times of a ledger's tasks. They are in the lanes and in PREPARE as tasks are, but have no
+-- body: the ledger has it.
 
--- Out of whatever lanes they wait in, with what is remembered of them.
+-- Removes hints from the lanes, with their tries and marks.
 local function leave(keys)
   if #keys == 0 then return end
   redis.call('ZREM', NORMAL, unpack(keys))
-  -- Most cells have none of these.
+  -- Most cells have none of these keys.
   if redis.call('EXISTS', HIGH, LOW, SUSPECTS, TRIES, MARKS) > 0 then
     for _, lane in ipairs({ HIGH, LOW, SUSPECTS }) do redis.call('ZREM', lane, unpack(keys)) end
     redis.call('HDEL', TRIES, unpack(keys))
@@ -12,7 +13,7 @@ local function leave(keys)
   end
 end
 
--- Out of everything, whether they wait or are held. Returns stamps and keys of those that were held, for tell_fence.
+-- Removes hints, whether they wait or are held. Returns stamps and keys of those that were held, for tell_fence.
 local function take_out(keys)
   local held, touched, fenced = {}, {}, {}
   for i, stamp in ipairs(stamps_of(keys)) do

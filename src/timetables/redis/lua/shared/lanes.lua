@@ -1,5 +1,5 @@
--- Where tasks wait. For each of `keys` the letter of its lane and its score there, by position; nil where it is in
--- none, and then its position is in the third answer.
+-- Finds the lanes in which tasks wait. Returns three lists: the lane letters and the scores by the position of each key
+-- (no letter: the key is in no lane), and the positions of the keys that are in no lane.
 local function waiting(keys)
   local letters, found = {}, redis.call('ZMSCORE', NORMAL, unpack(keys))
   local missing = {}
@@ -19,7 +19,7 @@ local function waiting(keys)
   return letters, found, missing
 end
 
--- Out of the lanes they are in.
+-- Removes each key from the lane of its letter.
 local function leave_lanes(keys, letters)
   local leaving = {}
   for i, key in ipairs(keys) do
@@ -29,7 +29,7 @@ local function leave_lanes(keys, letters)
   for letter, gone in pairs(leaving) do redis.call('ZREM', LANE_OF[letter], unpack(gone)) end
 end
 
--- Into lanes. `added` has for some letters scores and keys in turn.
+-- Adds to the lanes. `added` maps lane letters to flat lists of scores and keys.
 local function enter_lanes(added)
   for letter, lane in pairs(added) do
     if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end

@@ -1,5 +1,5 @@
--- What is remembered of earlier claims of a task, in TRIES, once there was one that did not end it:
--- 'due|first stamp|failures|deliveries|lost|started stamp|updated|error'.
+-- Earlier claims of a task. TRIES has a field for a task once a claim did not end it:
+-- 'due|first stamp|failures|deliveries|lost leases in a row|started stamp|updated|error' (times in ms).
 local function read_tries(text, due, stamp)
   if not text then
     return { due = due, first = stamp, failures = 0, deliveries = 0, lost = 0, started = 0, updated = now, error = '' }
@@ -11,7 +11,7 @@ local function read_tries(text, due, stamp)
   }
 end
 
--- `updated`: now, unless nothing happened that anybody would call a change.
+-- `updated` is by default now. A step that does not change the task for its users passes the old time.
 local function write_tries(tries, updated)
   return string.format('%.0f|%.0f|%d|%d|%d|%.0f|%.0f|%s', tries.due, tries.first, tries.failures,
     tries.deliveries, tries.lost, tries.started, updated or now, tries.error)
