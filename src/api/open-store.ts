@@ -139,11 +139,15 @@ async function openPostgresLedger(
   // Here, not above: whoever has no PostgreSQL need not have its driver.
   const { checkPostgresOptions } = await import('../ledgers/postgres/options.ts')
   const { openPostgres } = await import('../ledgers/postgres/open.ts')
-  const { TELL_WITHIN_MS } = await import('../ledgers/postgres/caller-transactions.ts')
-  const tellWithinMs = isAlone ? TELL_WITHIN_MS : 0
+  const { NOTIFY_WITHIN_MS } = await import('../ledgers/postgres/statement-runner.ts')
+  const notifyWithinMs = isAlone ? NOTIFY_WITHIN_MS : 0
   const checked = given.map((one) => checkPostgresOptions(one))
   const opening = checked.map((one, i) =>
-    openPostgres(one, { callTimeoutMs, tellWithinMs, shard: `${i + 1} of ${checked.length}` }, surroundings),
+    openPostgres(
+      one,
+      { callTimeoutMs, notifyWithinMs, shard: `${i + 1} of ${checked.length}` },
+      surroundings,
+    ),
   )
   const opened = await Promise.allSettled(opening)
   const failed = opened.find((one) => one.status === 'rejected')

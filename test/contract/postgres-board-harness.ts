@@ -12,7 +12,7 @@ import type { BoardHarness } from './board.ts'
 export function openWithBoard(options: PostgresOptions): Promise<PostgresLedger> {
   return openPostgres(
     checkPostgresOptions(options),
-    { callTimeoutMs: 10_000, tellWithinMs: 0, shard: '1 of 1' },
+    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },
     { clock: systemClock, random: systemRandom, logger: silentLogger },
   )
 }

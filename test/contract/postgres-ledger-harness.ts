@@ -53,7 +53,7 @@ async function modelOf(server: PostgresServer, partitions: number, shard: string
 function openOne(url: string, partitions: number, shard: string): Promise<Ledger> {
   return openPostgres(
     checkPostgresOptions({ url, partitions, connections: 4 }),
-    { callTimeoutMs: 10_000, tellWithinMs: 0, shard },
+    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard },
     { clock: systemClock, random: systemRandom, logger: silentLogger },
   )
 }

@@ -22,7 +22,7 @@ let other: PostgresLedger
 async function open(): Promise<PostgresLedger> {
   return openPostgres(
     checkPostgresOptions({ url }),
-    { callTimeoutMs: 5_000, tellWithinMs: 2_000, shard: '1 of 1' },
+    { callTimeoutMs: 5_000, notifyWithinMs: 2_000, shard: '1 of 1' },
     { clock: systemClock, random: systemRandom, logger: silentLogger },
   )
 }

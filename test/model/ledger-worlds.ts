@@ -84,7 +84,7 @@ export async function openPostgresSource(server: PostgresServer): Promise<Source
   const pool = new pg.Pool({ connectionString: url, max: 2, Client: PreparingClient, options })
   const ledger = await openPostgres(
     checkPostgresOptions({ pool }),
-    { callTimeoutMs: 10_000, tellWithinMs: 0, shard: '1 of 1' },
+    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },
     { clock: unwatchedClock, random: systemRandom, logger: silentLogger },
   )
   await pool.query(`CREATE SEQUENCE tocsin.model_clock START ${START_MS};

@@ -193,7 +193,7 @@ describe('the ledger', () => {
   async function openLedger(url: string): Promise<PostgresLedger & AsyncDisposable> {
     const ledger = await openPostgres(
       checkPostgresOptions({ url }),
-      { callTimeoutMs: CALL_MS, tellWithinMs: 0, shard: '1 of 1' },
+      { callTimeoutMs: CALL_MS, notifyWithinMs: 0, shard: '1 of 1' },
       { clock: systemClock, random: systemRandom, logger: silentLogger },
     )
     return Object.assign(ledger, { [Symbol.asyncDispose]: () => ledger.close() })

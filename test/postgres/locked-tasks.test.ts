@@ -21,7 +21,7 @@ afterAll(() => server.stop(), 60_000)
 async function openLedger(options: PostgresOptions, callTimeoutMs: number) {
   const ledger = await openPostgres(
     checkPostgresOptions(options),
-    { callTimeoutMs, tellWithinMs: 0, shard: '1 of 1' },
+    { callTimeoutMs, notifyWithinMs: 0, shard: '1 of 1' },
     { clock: systemClock, random: systemRandom, logger: silentLogger },
   )
   await ledger.schedule(TOPIC, [entry(A)], 0)

@@ -23,7 +23,7 @@ beforeAll(
     const url = await server.createDatabase()
     const ledger = await openPostgres(
       checkPostgresOptions({ url }),
-      { callTimeoutMs: 5_000, tellWithinMs: 0, shard: '1 of 1' },
+      { callTimeoutMs: 5_000, notifyWithinMs: 0, shard: '1 of 1' },
       { clock: systemClock, random: systemRandom, logger: silentLogger },
     )
     await ledger.close()
@@ -135,7 +135,7 @@ test('a claim, and its settling', async () => {
     1,
   ])
   expectIndexesOnly(claim.nodes)
-  const finish = await planOf(WRITES.finish, [2, ...places, all('1'), all('1'), 1, '100ms'])
+  const finish = await planOf(WRITES.finish, [2, ...places, all('1'), all('1'), 1, 100])
   expectIndexesOnly(finish.nodes)
   console.log(`a claim of 500 out of ${ROWS} rows took ${claim.ms} ms`)
 })

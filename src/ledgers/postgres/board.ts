@@ -14,7 +14,7 @@ import { byCreation, type TokenRecord } from '../../values/access-token.ts'
 import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
-import { translated } from './driver-errors.ts'
+import { toTocsinError } from './driver-errors.ts'
 
 /**
  * The board of many processes, in the ledger's database. Each call is one statement, and a transaction of its own, so
@@ -133,7 +133,7 @@ export class PostgresBoard implements Board {
       return await this.#database.query(text, values, { doing, deadlineMs, isRepeatable: true })
     } catch (error) {
       // One that was undone too often, where the database is set to be stricter than this needs.
-      throw translated(error, this.#database.where, doing, true, true)
+      throw toTocsinError(error, this.#database.where, doing, true, true)
     }
   }
 }

@@ -38,9 +38,10 @@ import type { Listener } from './listener.ts'
 import { Readings } from './readings.ts'
 import type { CallerTransactions } from './caller-transactions.ts'
 import type { Topics } from './topics.ts'
-import { isLocked, translated } from './driver-errors.ts'
+import { isLockTimeout, toTocsinError } from './driver-errors.ts'
 import { WRITES } from './write-statements.ts'
-import type { ClaimItem, ExtendItem, Speaker, TopicName, Writes } from './writes.ts'
+import type { StatementRunner } from './statement-runner.ts'
+import type { ClaimItem, ExtendItem, TopicName, Writes } from './writes.ts'
 
 export interface PostgresParts {
   readonly id: string
@@ -76,7 +77,7 @@ const NEWS = `DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
 /** Rows of the books that are put together at once. */
 const BOOKED_MAX = 10_000
 
-type Work<I, A> = (speaker: Speaker, topic: TopicName, items: readonly I[]) => Promise<readonly A[]>
+type Work<I, A> = (runner: StatementRunner, topic: TopicName, items: readonly I[]) => Promise<readonly A[]>
 
 /** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
 export class PostgresLedger implements Ledger {
@@ -100,18 +101,25 @@ export class PostgresLedger implements Ledger {
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
     const { writes } = this.#parts
     return this.#batched<NewEntry, LedgerScheduled>(
-      { topic, name: `schedule/${mergeMs}`, way: 'write', isRepeatable: false },
+      {
+        topic,
+        doing: 'schedule',
+        variant: `${mergeMs}`,
+        way: 'write',
+        makesTopic: true,
+        isRepeatable: false,
+      },
       entries,
-      (speaker, of, items) => writes.schedule(speaker, of, items, mergeMs),
+      (runner, of, items) => writes.schedule(runner, of, items, mergeMs),
     )
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
     const { writes } = this.#parts
     return this.#batched<Place, CancelAnswer>(
-      { topic, name: 'cancel', way: 'write', isRepeatable: false },
+      { topic, doing: 'cancel', way: 'write', isRepeatable: false },
       places,
-      (speaker, of, items) => writes.cancel(speaker, of, items),
+      (runner, of, items) => writes.cancel(runner, of, items),
     )
   }
 
@@ -123,16 +131,17 @@ export class PostgresLedger implements Ledger {
   ): Promise<LedgerRescheduled[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerRescheduled>(
-      // By the millisecond it has a name of its own every time.
       {
         topic,
-        name: `reschedule/${when.kind}/${when.ms}/${mergeMs}`,
-        isPassing: true,
+        doing: 'reschedule',
+        variant: `${when.kind}/${when.ms}/${mergeMs}`,
+        // Nearly every call has another instant.
+        isOneOff: true,
         way: 'write',
         isRepeatable: false,
       },
       places,
-      (speaker, of, items) => writes.reschedule(speaker, of, items, when, mergeMs),
+      (runner, of, items) => writes.reschedule(runner, of, items, when, mergeMs),
     )
   }
 
@@ -149,16 +158,16 @@ export class PostgresLedger implements Ledger {
     const { stamp, leaseMs, nowMs, alone } = request
     const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs, nowMs, alone }))
     return this.#batched<ClaimItem, ClaimVerdict>(
-      { topic, name: 'claim', way: 'claim', isRepeatable: true },
+      { topic, doing: 'claim', way: 'claim', isRepeatable: true },
       items,
-      (speaker, of, some) => writes.claim(speaker, of, some),
+      (runner, of, some) => writes.claim(runner, of, some),
     )
   }
 
   async begin(topic: string, place: Place, stamp: number): Promise<boolean> {
     const { writes, database, clock } = this.#parts
     const id = await this.#seen(topic)
-    const speaker = database.speaker({
+    const runner = database.runner({
       doing: 'begin',
       deadlineMs: database.deadlineMs(),
       isRepeatable: true,
@@ -166,7 +175,7 @@ export class PostgresLedger implements Ledger {
     // Asked again and again, never waiting there: who has given up must not find its start on record later. The deadline
     // of the call ends this.
     for (;;) {
-      const answer = await writes.begin(speaker, { id, name: topic }, place, stamp)
+      const answer = await writes.begin(runner, { id, name: topic }, place, stamp)
       if (answer !== 'locked') return answer === 'begun'
       await sleep(clock, LOCKED_MS)
     }
@@ -185,9 +194,9 @@ export class PostgresLedger implements Ledger {
   ): Promise<Extended[]> {
     const writes = this.#parts.writes.as(session)
     return this.#batched<ExtendItem, Extended>(
-      { topic, ...this.#spokenAs('extend', session), way: 'extend', isRepeatable: true },
+      { topic, doing: 'extend', ...this.#variantFor(session), way: 'extend', isRepeatable: true },
       places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs })),
-      (speaker, of, some) => writes.extend(speaker, of, some),
+      (runner, of, some) => writes.extend(runner, of, some),
     )
   }
 
@@ -199,9 +208,9 @@ export class PostgresLedger implements Ledger {
   ): Promise<LedgerSettled[]> {
     const writes = this.#parts.writes.as(session)
     return this.#batched<LedgerSettlement, LedgerSettled>(
-      { topic, ...this.#spokenAs('settle', session), way: 'settle', isRepeatable: true },
+      { topic, doing: 'settle', ...this.#variantFor(session), way: 'settle', isRepeatable: true },
       settlements,
-      (speaker, of, items) => this.#settle(writes, speaker, of, items),
+      (runner, of, items) => this.#settle(writes, runner, of, items),
     )
   }
 
@@ -215,18 +224,18 @@ export class PostgresLedger implements Ledger {
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerReplayed>(
-      { topic, name: 'replay', way: 'write', isRepeatable: false },
+      { topic, doing: 'replay', way: 'write', isRepeatable: false },
       places,
-      (speaker, of, items) => writes.replay(speaker, of, items),
+      (runner, of, items) => writes.replay(runner, of, items),
     )
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
     const { writes } = this.#parts
     return this.#batched<Place, 'purged' | 'not-found'>(
-      { topic, name: 'purge', way: 'write', isRepeatable: true },
+      { topic, doing: 'purge', way: 'write', isRepeatable: true },
       places,
-      (speaker, of, items) => writes.purge(speaker, of, items),
+      (runner, of, items) => writes.purge(runner, of, items),
     )
   }
 
@@ -342,9 +351,9 @@ export class PostgresLedger implements Ledger {
     return (await this.#parts.topics.agreed(topic)) ?? -1
   }
 
-  /** What is only asked after, or cancelled, does not become a topic by that. */
-  async #topicOf({ topic, name, way }: Batching): Promise<TopicName> {
-    if (name.startsWith('schedule')) return this.#parts.topics.placed(topic)
+  /** Only scheduling creates a topic. To cancel or to look something up in an unknown one does not. */
+  async #topicOf({ topic, way, makesTopic = false }: Batching): Promise<TopicName> {
+    if (makesTopic) return this.#parts.topics.placed(topic)
     return { id: await (way === 'write' ? this.#agreed(topic) : this.#seen(topic)), name: topic }
   }
 
@@ -364,11 +373,11 @@ export class PostgresLedger implements Ledger {
 
   async #settle(
     writes: Writes,
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
   ): Promise<LedgerSettled[]> {
-    const answers = await writes.settle(speaker, topic, settlements)
+    const answers = await writes.settle(runner, topic, settlements)
     const waiting: Waiting[] = []
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
@@ -380,14 +389,14 @@ export class PostgresLedger implements Ledger {
       )
       return new Later(later) as unknown as LedgerSettled
     })
-    if (waiting.length > 0) void this.#settleLater(writes, speaker, topic, waiting)
+    if (waiting.length > 0) void this.#settleLater(writes, runner, topic, waiting)
     return all
   }
 
   /** Somebody's transaction is at them. The deadline of the call ends this: each round is a statement of it. */
   async #settleLater(
     writes: Writes,
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     waiting: readonly Waiting[],
   ): Promise<void> {
@@ -397,8 +406,8 @@ export class PostgresLedger implements Ledger {
       while (open.length > 0) {
         await sleep(clock, LOCKED_MS)
         const settlements = open.map(({ settlement }) => settlement)
-        const answers = await writes.settle(speaker, topic, settlements).catch((error: unknown) => {
-          if (isLocked(error)) return settlements.map(() => null)
+        const answers = await writes.settle(runner, topic, settlements).catch((error: unknown) => {
+          if (isLockTimeout(error)) return settlements.map(() => null)
           throw error
         })
         for (const [i, answer] of answers.entries()) if (answer !== null) open[i]?.resolve(answer)
@@ -409,9 +418,9 @@ export class PostgresLedger implements Ledger {
     }
   }
 
-  /** A statement speaks for one session; those of other processes come and go. */
-  #spokenAs(name: string, session: number): Pick<Batching, 'name' | 'isPassing'> {
-    return session === this.#parts.writes.session ? { name } : { name: `${name}/${session}`, isPassing: true }
+  /** A statement extends or settles the claims of one session. Those of other processes come and go. */
+  #variantFor(session: number): Pick<Batching, 'variant' | 'isOneOff'> {
+    return session === this.#parts.writes.session ? {} : { variant: `${session}`, isOneOff: true }
   }
 
   #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
@@ -423,16 +432,17 @@ export class PostgresLedger implements Ledger {
   }
 
   #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly BatchKind<I, A>[] {
-    const name = `${of.topic}/${of.name}`
-    const known = this.#kinds.get(name)
+    const name = `${of.doing}/${of.variant ?? ''}`
+    const id = `${of.topic}/${name}`
+    const known = this.#kinds.get(id)
     if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
     const { batcher } = this.#parts
     const queues = Array.from({ length: STATEMENT_QUEUES }, (_, n) => `${of.topic}/${of.way}/${n}`)
-    const kinds = batcher.kindsOf<I, A>(queues, of.name, async (_, items, deadlineMs) => {
+    const kinds = batcher.kindsOf<I, A>(queues, name, async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
-      return this.#inPieces(of, items, deadlineMs, (speaker, some) => work(speaker, topic, some))
+      return this.#inPieces(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
     })
-    if (of.isPassing !== true) this.#kinds.set(name, kinds as readonly BatchKind<never, unknown>[])
+    if (of.isOneOff !== true) this.#kinds.set(id, kinds as readonly BatchKind<never, unknown>[])
     return kinds
   }
 
@@ -441,22 +451,22 @@ export class PostgresLedger implements Ledger {
     of: Batching,
     items: readonly I[],
     deadlineMs: number,
-    work: (speaker: Speaker, items: readonly I[]) => Promise<readonly A[]>,
+    work: (runner: StatementRunner, items: readonly I[]) => Promise<readonly A[]>,
   ): Promise<readonly A[]> {
     const { database } = this.#parts
-    const doing = of.name.split('/')[0] as string
-    const call = { doing, deadlineMs, isRepeatable: of.isRepeatable }
+    const { doing, isRepeatable } = of
+    const call = { doing, deadlineMs, isRepeatable }
     try {
-      return await work(database.speaker(call), items)
+      return await work(database.runner(call), items)
     } catch (error) {
-      if (!isLocked(error)) throw error
+      if (!isLockTimeout(error)) throw error
     }
     if (items.length === 1) {
-      const alone = work(database.speaker({ ...call, isPatient: true }), items).then(
+      const alone = work(database.runner({ ...call, isPatient: true }), items).then(
         // It may have to wait once more.
         ([answer]) => (answer instanceof Later ? (answer.answer as A) : (answer as A)),
         (error: unknown) => {
-          throw translated(error, database.where, doing, of.isRepeatable, true)
+          throw toTocsinError(error, database.where, doing, isRepeatable, true)
         },
       )
       return [new Later(alone) as A]
@@ -479,13 +489,18 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
+/** Which steps go together in one statement: those of the same topic, `doing` and `variant`. */
 interface Batching {
   readonly topic: string
-  /** What goes together in one statement. */
-  readonly name: string
-  /** Few calls will have this name: it is not worth keeping. */
-  readonly isPassing?: boolean
-  /** Steps of one way keep their order; those of different ways do not wait for each other. */
+  /** For messages, too. */
+  readonly doing: 'schedule' | 'cancel' | 'reschedule' | 'claim' | 'extend' | 'settle' | 'replay' | 'purge'
+  /** Distinguishes steps whose statements differ in a parameter that is not per task. */
+  readonly variant?: string
+  /** Few calls will have this variant, so it is not kept. */
+  readonly isOneOff?: boolean
+  /** Steps of one way keep their order. Those of different ways do not wait for each other. */
   readonly way: 'write' | 'claim' | 'extend' | 'settle'
+  /** Creates the topic if it is not there, and fixes how its keys are placed. */
+  readonly makesTopic?: boolean
   readonly isRepeatable: boolean
 }

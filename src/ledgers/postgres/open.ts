@@ -17,8 +17,8 @@ import { Writes } from './writes.ts'
 
 export interface PostgresSettings {
   readonly callTimeoutMs: number
-  /** Who listens to the ledger is told of what rings within this; 0: nobody listens. */
-  readonly tellWithinMs: number
+  /** Writes send a NOTIFY for tasks that ring within this many milliseconds. 0: never, as no process listens. */
+  readonly notifyWithinMs: number
   /** Which part of a ledger over several databases this is: '1 of 1', '2 of 4'. */
   readonly shard: string
 }
@@ -75,10 +75,10 @@ export async function openPostgres(
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))
     // Of a pool that is somebody else's, half is left for what must not wait for handlers.
-    const places = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
+    const connections = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
     const handlers = new HandlerTransactions(
       handlersPool,
-      { places, callTimeoutMs },
+      { connections, callTimeoutMs },
       database,
       writes,
       clock,

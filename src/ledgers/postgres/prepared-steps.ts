@@ -31,7 +31,7 @@ const STEPS: readonly Step[] = [
     name: 'schedule',
     text: WRITES.schedule,
     // What hopes that every key is new is undone where one is not, and then said as it should be.
-    hopeful: { text: WRITES.scheduleNew, when: '$13' },
+    hopeful: { text: WRITES.scheduleNew, when: '$14' },
     takes: [
       ...PLACES,
       'bigint[]',
@@ -40,6 +40,7 @@ const STEPS: readonly Step[] = [
       'text[]',
       'text[]',
       'bigint',
+      'integer',
       'text',
       'bigint',
       'text',
@@ -67,7 +68,7 @@ const STEPS: readonly Step[] = [
   {
     name: 'finish',
     text: WRITES.finish,
-    takes: [...PLACES, 'bigint[]', 'smallint[]', 'bigint', 'text'],
+    takes: [...PLACES, 'bigint[]', 'smallint[]', 'bigint', 'integer'],
     gives: ['ended text'],
     isByPlace: true,
   },

@@ -18,7 +18,7 @@ import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from '../../values/payload.ts'
 import { PRIORITIES } from '../../task.ts'
 import { priorityNumber } from '../rows.ts'
 import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
-import { TELL_WITHIN_MS } from './caller-transactions.ts'
+import { NOTIFY_WITHIN_MS } from './statement-runner.ts'
 import { WRITES } from './write-statements.ts'
 
 export const SQL_FUNCTIONS_VERSION = 1
@@ -263,7 +263,9 @@ const PLACE_VARIABLES = `
       cell smallint;
       merge_ms bigint;`
 const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
-const TELL_VALUES = ['NULL::text', String(TELL_WITHIN_MS), 'v.topic_name']
+/** No lock timeout, and whatever transaction the caller is in. */
+const TERMS_VALUES = ['NULL', 'NULL']
+const NOTIFY_VALUES = [String(NOTIFY_WITHIN_MS), 'v.topic_name']
 
 const scheduled = (statement: string): string =>
   said(
@@ -276,7 +278,8 @@ const scheduled = (statement: string): string =>
       'ARRAY[v.tag_lines]',
       'ARRAY[v.body]',
       'v.merge_ms',
-      ...TELL_VALUES,
+      ...TERMS_VALUES,
+      ...NOTIFY_VALUES,
       // Not in the hope that the key is new: to be disappointed would cost more than a look.
       'false',
     ],
@@ -340,7 +343,7 @@ const CANCEL = `
     BEGIN
       v.my_key := key;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
-      ${said(WRITES.cancel, [...PLACE_VALUES, 'NULL::text'], ['found_key', 'is_held'])}
+      ${said(WRITES.cancel, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
       outcome := CASE WHEN v.found_key IS NULL THEN 'not-found' WHEN v.is_held THEN 'in-flight' ELSE 'cancelled' END;
       IF outcome <> 'not-found' THEN ${TOLD} END IF;
     END $tocsin$;`
@@ -364,7 +367,7 @@ const RESCHEDULE = `
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
       ${said(
         WRITES.reschedule,
-        [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TELL_VALUES],
+        [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TERMS_VALUES, ...NOTIFY_VALUES],
         ['found_key', 'became', 'due_ms'],
       )}
       outcome := coalesce(v.became, 'not-found');

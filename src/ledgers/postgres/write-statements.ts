@@ -3,27 +3,40 @@
  * one round trip and one commit. Rows are locked in one order (cell, key), so that no two statements wait for each
  * other. `$1` is the topic's id; what follows are arrays, one element per task.
  *
- * Each statement reads its clock once, in `t`, where it also has its terms. '100ms' is how long it waits for locks: a
- * caller's open transaction may hold some. 'in 1234' is the caller's transaction that it is meant for: somebody who does
- * not wait for the answer may have ended it before the statement comes, and begun another. What may be said in a caller's
- * transaction answers in columns that every driver reads alike: texts, booleans, and numbers that are no bigint.
+ * Each statement reads its clock once, in `t`, which also sets the conditions of the statement. The lock timeout is how
+ * long it waits for row locks: a caller's open transaction may hold some. The transaction id is that of the caller's
+ * transaction in which it must run: a caller that does not await the answer may have ended that one before the statement
+ * arrives, and begun another. Statements that run in a caller's transaction return only columns that every driver parses
+ * alike: texts, booleans, and numbers other than bigint.
  */
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../values/rescue.ts'
 import { ALONE, CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../rows.ts'
 
-/** Terms that begin with this name a transaction. */
-export const IN_TRANSACTION = 'in '
+interface Terms {
+  /** Parameter: how long the statement waits for row locks, in milliseconds. NULL: as the connection is set. */
+  readonly lockTimeoutMs?: string
+  /** Parameter: id of the transaction in which it must run; in another one `t` is empty, and nothing happens. NULL: any. */
+  readonly transactionId?: string
+  /** More columns. */
+  readonly also?: string
+}
 
-/** A statement does nothing at all where the transaction is over that it was meant for. */
-const t = (given: string, also = ''): string => {
-  // At each place: some drivers make a parameter of its own of every one.
-  const terms = `${given}::text`
+/** Every use of a parameter has its own cast: some drivers send one parameter for each use. */
+const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string => {
+  const lockTimeout =
+    lockTimeoutMs === undefined
+      ? ''
+      : `,
+      CASE WHEN ${lockTimeoutMs}::integer IS NOT NULL
+        THEN set_config('lock_timeout', ${lockTimeoutMs}::integer::text, true) END AS lock_timeout`
+  const condition =
+    transactionId === undefined
+      ? ''
+      : `
+    WHERE ${transactionId}::text IS NULL OR ${transactionId}::text = pg_current_xact_id()::text`
   return `t AS MATERIALIZED (
-    SELECT tocsin.now_ms() AS now_ms${also},
-      CASE WHEN ${terms} NOT LIKE '${IN_TRANSACTION}%' THEN set_config('lock_timeout', ${terms}, true) END AS patience
-    WHERE ${terms} IS NULL OR ${terms} NOT LIKE '${IN_TRANSACTION}%'
-      OR ${terms} = '${IN_TRANSACTION}' || pg_current_xact_id()::text
+    SELECT tocsin.now_ms() AS now_ms${also}${lockTimeout}${condition}
   )`
 }
 
@@ -88,8 +101,12 @@ const NEW_TASKS = `
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i`
 
-/** $10 terms, $11 how near is told, $12 the topic's name, $13 whether it is hoped that all of the keys are new. */
-const SCHEDULE_T = t('$10', ", nextval('tocsin.generation') AS base, $13::boolean AS hopes")
+/** $10 lock timeout, $11 transaction id, $12 notify within ms, $13 the topic's name, $14 whether all keys are expected to be new. */
+const SCHEDULE_T = t({
+  lockTimeoutMs: '$10',
+  transactionId: '$11',
+  also: ", nextval('tocsin.generation') AS base, $14::boolean AS expects_new",
+})
 
 const inserted = (input: string): string => `INSERT INTO tocsin.live AS l
       (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
@@ -102,7 +119,7 @@ const scheduleNew = `WITH ${SCHEDULE_T},
   written AS (${inserted(`(${NEW_TASKS})`)} RETURNING l.due_ms),
   booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
   SELECT t.now_ms::float8 AS now_ms, NULL::text AS superseded, NULL::text AS written, NULL::text AS kept,
-    ${tell('SELECT min(due_ms) FROM written', '$11::bigint', '$12')} AS told
+    ${tell('SELECT min(due_ms) FROM written', '$12::bigint', '$13')} AS told
   FROM t WHERE (SELECT count(*) FROM written) > 0`
 
 /** Answers now; what was superseded: key, how; and with 'keep' what was written and kept: as JSON. */
@@ -134,11 +151,11 @@ const schedule = (keep: boolean): string => `WITH ${SCHEDULE_T},
       LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)::text AS kept`
         : 'NULL::text AS written, NULL::text AS kept'
     },
-    ${tell('SELECT min(due_ms) FROM input', '$11::bigint', '$12')} AS told
+    ${tell('SELECT min(due_ms) FROM input', '$12::bigint', '$13')} AS told
   FROM t`
 
-/** $4 terms. Answers, for each that there was, its key and whether it is in flight. */
-const cancel = `WITH ${t('$4')}, ${places()},
+/** $4 lock timeout, $5 transaction id. Answers, for each that there was, its key and whether it is in flight. */
+const cancel = `WITH ${t({ lockTimeoutMs: '$4', transactionId: '$5' })}, ${places()},
   locked AS MATERIALIZED (
     SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
     ${eachRow('FOR UPDATE')}
@@ -158,10 +175,10 @@ const cancel = `WITH ${t('$4')}, ${places()},
   SELECT key, is_held FROM locked`
 
 /**
- * $4 'at', 'delay' or 'shift', $5 ms, $6 quantum, $7 terms, $8 how near is told, $9 the topic's name. Answers, for
- * each that there was: key, what became of it, due time, priority.
+ * $4 'at', 'delay' or 'shift', $5 ms, $6 quantum, $7 lock timeout, $8 transaction id, $9 notify within ms, $10 the topic's
+ * name. Answers, for each that there was: key, what became of it, due time, priority.
  */
-const reschedule = `WITH ${t('$7')}, ${places()},
+const reschedule = `WITH ${t({ lockTimeoutMs: '$7', transactionId: '$8' })}, ${places()},
   locked AS MATERIALIZED (
     SELECT i.cell, i.key, i.now_ms, l.priority, l.session IS NOT NULL AS was_claimed,
       CASE WHEN ${IS_HELD} THEN 'in-flight' WHEN l.marked THEN 'not-found' ELSE 'rescheduled' END AS outcome,
@@ -184,7 +201,7 @@ const reschedule = `WITH ${t('$7')}, ${places()},
     FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
   )
   SELECT key, outcome, due_ms::float8 AS due_ms, priority,
-    ${tell("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$8::bigint', '$9')} AS told FROM judged`
+    ${tell("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$9::bigint', '$10')} AS told FROM judged`
 
 /** True, and asked before anything is buried: a key has one grave. */
 const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
@@ -211,7 +228,7 @@ const texts = (column: string): string => `string_agg(${column}, E'\\x1e')`
  * waits, and its time has come. Answers one row, of lists, or of nulls: what was not taken is not in it. To tell each
  * task in a row of its own is half of the work on both ends.
  */
-const claim = `WITH ${t('NULL')},
+const claim = `WITH ${t({})},
   found AS MATERIALIZED (
     SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
     ${eachAsItShouldBe(
@@ -229,7 +246,7 @@ const claim = `WITH ${t('NULL')},
  * The same for whatever that left, each with a verdict; $9 is what a conviction says. Answers rows of n, verdict, the
  * task if it is ours; else ring, failures, priority, losses, ms to the lease's end.
  */
-const claimAny = `WITH ${t('NULL')}, ${places(CLAIM_COLUMNS)},
+const claimAny = `WITH ${t({})}, ${places(CLAIM_COLUMNS)},
   locked AS MATERIALIZED (
     SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
       l.lease_ms, l.session IS NOT NULL AS was_claimed,
@@ -303,7 +320,7 @@ const begin = `WITH mine AS (
   UNION ALL SELECT 'locked' FROM tocsin.live l WHERE ${HELD_BY_ME} AND NOT EXISTS (SELECT 1 FROM mine)`
 
 /** $4 stamp, $5 lease in ms, $6 session. Answers the keys that are held, each with whether its lease goes on. */
-const extend = `WITH ${t('NULL')},
+const extend = `WITH ${t({})},
   ${places([
     { name: 'my_stamp', array: '$4::bigint[]' },
     { name: 'trusted_ms', array: '$5::bigint[]' },
@@ -320,10 +337,10 @@ const extend = `WITH ${t('NULL')},
       AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME})`
 
 /**
- * $4 stamp, $5 state, $6 session, $7 terms: the way of nearly every task. Answers one value: null when all of them
+ * $4 stamp, $5 state, $6 session, $7 lock timeout: the way of nearly every task. Answers one value: null when all of them
  * ended, else the numbers of those that did.
  */
-const finish = `WITH ${t('$7')},
+const finish = `WITH ${t({ lockTimeoutMs: '$7' })},
   removed AS (
     DELETE FROM tocsin.live l USING (
       SELECT i.n, i.now_ms, i.state, l.at, l.part
@@ -354,7 +371,7 @@ const finish = `WITH ${t('$7')},
  * $11 what a conviction says. Answers n, 'settled' | 'stale' | 'locked', what became of it, ring, failures, priority,
  * losses.
  */
-const settle = `WITH ${t('NULL')},
+const settle = `WITH ${t({})},
   ${places([
     { name: 'my_stamp', array: '$4::bigint[]' },
     { name: 'kind', array: '$5::text[]' },
@@ -423,8 +440,8 @@ const settle = `WITH ${t('NULL')},
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN judged k ON k.n = i.n WHERE k.n IS NULL`
 
-/** $4 terms, $5 how near is told, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
-const replay = `WITH ${t('$4')}, ${places()},
+/** $4 lock timeout, $5 notify within ms, $6 the topic's name. Answers, for each that is dead: key, whether it lives again, ring, priority. */
+const replay = `WITH ${t({ lockTimeoutMs: '$4' })}, ${places()},
   graves AS MATERIALIZED (
     SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
       ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD}
@@ -445,8 +462,8 @@ const replay = `WITH ${t('$4')}, ${places()},
     ${tell('SELECT min(t.now_ms) FROM revived, t', '$5::bigint', '$6')}
   FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key`
 
-/** $4 terms. Answers the keys that were purged. */
-const purge = `WITH ${t('$4')}, ${places()},
+/** $4 lock timeout. Answers the keys that were purged. */
+const purge = `WITH ${t({ lockTimeoutMs: '$4' })}, ${places()},
   emptied AS (
     DELETE FROM tocsin.ended e USING input i
     WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD} RETURNING e.key

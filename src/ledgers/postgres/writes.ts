@@ -16,17 +16,9 @@ import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
 import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
-import { overTx } from './driver-errors.ts'
-import { IN_TRANSACTION, SEPARATOR, WRITES } from './write-statements.ts'
-
-/** One statement, answered row by row. Deadlines and the translation of errors are the connection's. */
-export interface Speaker {
-  query(text: string, values: readonly unknown[]): Promise<unknown[][]>
-  /** How long a statement waits for somebody else's lock, or in which transaction alone it may do anything. */
-  readonly terms: string
-  /** Who listens to the ledger is told of what rings within this; 0: nobody need be told. */
-  readonly tellWithinMs: number
-}
+import { noOpenTransaction } from './driver-errors.ts'
+import type { StatementRunner } from './statement-runner.ts'
+import { SEPARATOR, WRITES } from './write-statements.ts'
 
 export interface TopicName {
   readonly id: number
@@ -73,36 +65,36 @@ export class Writes {
   }
 
   async schedule(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     entries: readonly NewEntry[],
     mergeMs: number,
   ): Promise<LedgerScheduled[]> {
     const keep = entries.filter(({ onConflict }) => onConflict === 'keep')
-    if (keep.length === 0) return this.#scheduleReplacing(speaker, topic, entries, mergeMs)
+    if (keep.length === 0) return this.#scheduleReplacing(runner, topic, entries, mergeMs)
     const answers = new Map<string, LedgerScheduled>()
     const replace = entries.filter(({ onConflict }) => onConflict !== 'keep')
     if (replace.length > 0)
-      for (const [i, answer] of (await this.#scheduleReplacing(speaker, topic, replace, mergeMs)).entries())
+      for (const [i, answer] of (await this.#scheduleReplacing(runner, topic, replace, mergeMs)).entries())
         answers.set(replace[i]?.key ?? '', answer)
     let left = keep
     for (let tries = 0; left.length > 0; tries++) {
       if (tries === KEEP_TRIES)
         throw new TocsinError('ledger-unavailable', 'keys come and go faster than they can be looked at')
       // What was there, and gone when it was looked at, is free now.
-      left = await this.#scheduleKeeping(speaker, topic, left, mergeMs, answers)
+      left = await this.#scheduleKeeping(runner, topic, left, mergeMs, answers)
     }
     return entries.map(({ key }) => answers.get(key) as LedgerScheduled)
   }
 
   async #scheduleReplacing(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     entries: readonly NewEntry[],
     mergeMs: number,
   ): Promise<LedgerScheduled[]> {
-    const [row] = await speaker.query(WRITES.schedule, this.#entries(speaker, topic, entries, mergeMs))
-    if (row === undefined) throw overTx()
+    const [row] = await runner.query(WRITES.schedule, this.#entries(runner, topic, entries, mergeMs))
+    if (row === undefined) throw noOpenTransaction()
     const [nowMs, superseded] = row as [number, string | null]
     if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
     else if (this.#noHopeFor > 0) this.#noHopeFor--
@@ -112,15 +104,15 @@ export class Writes {
 
   /** Puts answers in, and returns what has to be tried again. */
   async #scheduleKeeping(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     entries: readonly NewEntry[],
     mergeMs: number,
     answers: Map<string, LedgerScheduled>,
   ): Promise<NewEntry[]> {
-    const values = this.#entries(speaker, topic, entries, mergeMs)
-    const [row] = await speaker.query(WRITES.scheduleKeeping, values)
-    if (row === undefined) throw overTx()
+    const values = this.#entries(runner, topic, entries, mergeMs)
+    const [row] = await runner.query(WRITES.scheduleKeeping, values)
+    if (row === undefined) throw noOpenTransaction()
     const [nowMs, superseded, in_, kept] = row as [number, ...(string | null)[]]
     const how = new Map(listIn<[string, number]>(superseded))
     const isIn = new Set(listIn<string>(in_))
@@ -131,8 +123,13 @@ export class Writes {
     return entries.filter(({ key }) => !answers.has(key))
   }
 
-  async cancel(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const rows = await speaker.query(WRITES.cancel, [topic.id, ...placeArrays(places), speaker.terms])
+  async cancel(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const rows = await runner.query(WRITES.cancel, [
+      topic.id,
+      ...placeArrays(places),
+      runner.lockTimeoutMs,
+      runner.transactionId,
+    ])
     const found = new Map(rows as [string, boolean][])
     return places.map(({ key }) => {
       const isHeld = found.get(key)
@@ -141,17 +138,18 @@ export class Writes {
   }
 
   async reschedule(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     places: readonly Place[],
     when: RingTime,
     mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
     const values = [topic.id, ...placeArrays(places), when.kind, when.ms, mergeMs]
-    const rows = await speaker.query(WRITES.reschedule, [
+    const rows = await runner.query(WRITES.reschedule, [
       ...values,
-      speaker.terms,
-      speaker.tellWithinMs,
+      runner.lockTimeoutMs,
+      runner.transactionId,
+      runner.notifyWithinMs,
       topic.name,
     ])
     type Row = [key: string, outcome: LedgerRescheduled['outcome'], dueMs: number, priority: number]
@@ -163,7 +161,11 @@ export class Writes {
     })
   }
 
-  async claim(speaker: Speaker, topic: TopicName, items: readonly ClaimItem[]): Promise<ClaimVerdict[]> {
+  async claim(
+    runner: StatementRunner,
+    topic: TopicName,
+    items: readonly ClaimItem[],
+  ): Promise<ClaimVerdict[]> {
     const values = (some: readonly ClaimItem[]) => [
       topic.id,
       ...placeArrays(some),
@@ -174,11 +176,11 @@ export class Writes {
       this.session,
     ]
     const verdicts = new Array<ClaimVerdict>(items.length)
-    const [taken] = await speaker.query(WRITES.claim, values(items))
+    const [taken] = await runner.query(WRITES.claim, values(items))
     if (putTaken(topic.name, items, taken as TakenLists, verdicts) === items.length) return verdicts
     const left = [...items.keys()].filter((at) => verdicts[at] === undefined)
     const some = left.map((at) => items[at] as ClaimItem)
-    const rows = await speaker.query(WRITES.claimAny, [...values(some), poisonText('%s')])
+    const rows = await runner.query(WRITES.claimAny, [...values(some), poisonText('%s')])
     for (const row of rows as ClaimRow[]) {
       const at = row[0] - 1
       verdicts[left[at] as number] = verdictOf(topic.name, some[at] as ClaimItem, row)
@@ -187,17 +189,17 @@ export class Writes {
   }
 
   async begin(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     { key, cell }: Place,
     stamp: number,
   ): Promise<'begun' | 'locked' | 'stale'> {
-    const rows = await speaker.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
+    const rows = await runner.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
     return (rows as ['begun' | 'locked'][])[0]?.[0] ?? 'stale'
   }
 
-  async extend(speaker: Speaker, topic: TopicName, items: readonly ExtendItem[]): Promise<Extended[]> {
-    const rows = await speaker.query(WRITES.extend, [
+  async extend(runner: StatementRunner, topic: TopicName, items: readonly ExtendItem[]): Promise<Extended[]> {
+    const rows = await runner.query(WRITES.extend, [
       topic.id,
       ...placeArrays(items),
       numberArray(items.map(({ stamp }) => stamp)),
@@ -210,7 +212,7 @@ export class Writes {
 
   /** Null: somebody else's transaction is at it; to be tried again. */
   async settle(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
   ): Promise<(LedgerSettled | null)[]> {
@@ -221,26 +223,26 @@ export class Writes {
       (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
     const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
     // What did not end has changed hands, or is just being changed: the longer statement knows.
-    if (ending.length > 0) others.push(...(await this.#finish(speaker, topic, pick(ending), ending, answers)))
-    if (others.length > 0) await this.#settle(speaker, topic, pick(others), others, answers)
+    if (ending.length > 0) others.push(...(await this.#finish(runner, topic, pick(ending), ending, answers)))
+    if (others.length > 0) await this.#settle(runner, topic, pick(others), others, answers)
     return answers
   }
 
   /** Answers the indexes of those that did not end. */
   async #finish(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
     indexes: readonly number[],
     answers: (LedgerSettled | null)[],
   ): Promise<number[]> {
-    const [row] = await speaker.query(WRITES.finish, [
+    const [row] = await runner.query(WRITES.finish, [
       topic.id,
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
       numberArray(settlements.map(({ outcome }) => (outcome.kind === 'done' ? DONE : OBSOLETE))),
       this.session,
-      speaker.terms,
+      runner.lockTimeoutMs,
     ])
     const [ended] = row as [string | null]
     const isEnded = ended === null ? null : new Set(JSON.parse(`[${ended}]`) as number[])
@@ -252,14 +254,14 @@ export class Writes {
   }
 
   async #settle(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
     indexes: readonly number[],
     answers: (LedgerSettled | null)[],
   ): Promise<void> {
     const outcomes = settlements.map(({ outcome }) => outcomeColumns(outcome))
-    const rows = await speaker.query(WRITES.settle, [
+    const rows = await runner.query(WRITES.settle, [
       topic.id,
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
@@ -275,9 +277,13 @@ export class Writes {
       answers[indexes[row[0] - 1] as number] = settledOf(settlements[row[0] - 1] as LedgerSettlement, row)
   }
 
-  async replay(speaker: Speaker, topic: TopicName, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    const values = [topic.id, ...placeArrays(places), speaker.terms, speaker.tellWithinMs, topic.name]
-    const rows = await speaker.query(WRITES.replay, values)
+  async replay(
+    runner: StatementRunner,
+    topic: TopicName,
+    places: readonly Place[],
+  ): Promise<LedgerReplayed[]> {
+    const values = [topic.id, ...placeArrays(places), runner.lockTimeoutMs, runner.notifyWithinMs, topic.name]
+    const rows = await runner.query(WRITES.replay, values)
     type Row = [key: string, lives: boolean, ringMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
     return places.map(({ key, cell }): LedgerReplayed => {
@@ -290,16 +296,21 @@ export class Writes {
   }
 
   async purge(
-    speaker: Speaker,
+    runner: StatementRunner,
     topic: TopicName,
     places: readonly Place[],
   ): Promise<('purged' | 'not-found')[]> {
-    const rows = await speaker.query(WRITES.purge, [topic.id, ...placeArrays(places), speaker.terms])
+    const rows = await runner.query(WRITES.purge, [topic.id, ...placeArrays(places), runner.lockTimeoutMs])
     const purged = new Set((rows as [string][]).map(([key]) => key))
     return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
   }
 
-  #entries(speaker: Speaker, topic: TopicName, entries: readonly NewEntry[], mergeMs: number): unknown[] {
+  #entries(
+    runner: StatementRunner,
+    topic: TopicName,
+    entries: readonly NewEntry[],
+    mergeMs: number,
+  ): unknown[] {
     return [
       topic.id,
       ...placeArrays(entries),
@@ -309,11 +320,12 @@ export class Writes {
       textArray(entries.map(({ tags }) => tagsText(tags))),
       textArray(entries.map(({ body }) => body)),
       mergeMs,
-      speaker.terms,
-      speaker.tellWithinMs,
+      runner.lockTimeoutMs,
+      runner.transactionId,
+      runner.notifyWithinMs,
       topic.name,
-      // In a caller's transaction each hope would be a subtransaction, of which PostgreSQL takes only a few lightly.
-      this.#noHopeFor === 0 && !speaker.terms.startsWith(IN_TRANSACTION),
+      // Not in a caller's transaction: each attempt would be a subtransaction, and PostgreSQL slows down with many of them.
+      this.#noHopeFor === 0 && runner.transactionId === null,
     ]
   }
 }

@@ -14,7 +14,7 @@ import type { TokenRecord } from '../../values/access-token.ts'
 import type { BoardStepName, BoardSteps, Writer } from './committer.ts'
 import type { StepTime } from './step-time.ts'
 import type { Readings } from './readings.ts'
-import { translated } from './driver-errors.ts'
+import { toTocsinError } from './driver-errors.ts'
 
 export interface SqliteBoardParts {
   readonly clock: Clock
@@ -101,7 +101,7 @@ export class SqliteBoard implements Board {
     try {
       return work(this.#parts.readings)
     } catch (error) {
-      throw translated(error, this.#parts.where)
+      throw toTocsinError(error, this.#parts.where)
     }
   }
 

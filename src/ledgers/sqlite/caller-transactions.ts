@@ -8,7 +8,7 @@ import type { StepTime } from './step-time.ts'
 import { Readings } from './readings.ts'
 import { Transitions } from './transitions.ts'
 import type { SqliteDatabase } from './options.ts'
-import { isBusy, translated } from './driver-errors.ts'
+import { isBusy, toTocsinError } from './driver-errors.ts'
 
 /** SQLite tells nobody that a transaction is over: it is asked, soon at first. */
 const ASK_MS_MIN = 1
@@ -59,7 +59,7 @@ export class CallerTransactions {
       } catch (error) {
         transitions.undone()
         if (database.inTransaction) database.exec('ROLLBACK TO tocsin; RELEASE tocsin')
-        throw translated(error, this.#where)
+        throw toTocsinError(error, this.#where)
       }
     }
     return {
@@ -124,7 +124,7 @@ export class CallerTransactions {
       this.#own.exec('BEGIN IMMEDIATE')
     } catch (error) {
       if (isBusy(error)) return
-      throw translated(error, this.#where)
+      throw toTocsinError(error, this.#where)
     }
     this.#own.exec('ROLLBACK')
     throw badTx(

@@ -4,7 +4,7 @@ import { TocsinError } from '../../errors.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
 import type { Transitions } from './transitions.ts'
-import { isBusy, translated } from './driver-errors.ts'
+import { isBusy, toTocsinError } from './driver-errors.ts'
 
 /** One transaction holds the event loop for about this long, the commit included, and then lets others have a turn. */
 const HOLD_MS = 20
@@ -160,7 +160,7 @@ export class Committer implements Writer {
   }
 
   #failAll(jobs: readonly Job[], error: unknown): void {
-    const reason = translated(error, this.#where)
+    const reason = toTocsinError(error, this.#where)
     for (const { reject } of jobs) reject(reason)
   }
 

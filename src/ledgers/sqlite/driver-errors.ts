@@ -11,7 +11,7 @@ export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED)/.test(codeOf(error))
 }
 
-export function translated(error: unknown, where: string): unknown {
+export function toTocsinError(error: unknown, where: string): unknown {
   const code = codeOf(error)
   if (TocsinError.is(error) || !code.startsWith('SQLITE_')) return error
   const says = describeError(error)

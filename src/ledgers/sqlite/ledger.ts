@@ -33,7 +33,7 @@ import type { StepTime } from './step-time.ts'
 import type { Readings } from './readings.ts'
 import type { CallerTransactions } from './caller-transactions.ts'
 import type { Transitions } from './transitions.ts'
-import { translated } from './driver-errors.ts'
+import { toTocsinError } from './driver-errors.ts'
 
 export interface SqliteParts {
   readonly clock: Clock
@@ -215,7 +215,7 @@ export class SqliteLedger implements Ledger {
     try {
       return Promise.resolve(work(this.#parts.readings, this.#time()))
     } catch (error) {
-      return Promise.reject(translated(error, this.#parts.where) as Error)
+      return Promise.reject(toTocsinError(error, this.#parts.where) as Error)
     }
   }
 

@@ -15,7 +15,7 @@ import { Readings } from './readings.ts'
 import { ThreadedWriter } from './threaded-writer.ts'
 import { CallerTransactions } from './caller-transactions.ts'
 import { Transitions } from './transitions.ts'
-import { isBusy, translated } from './driver-errors.ts'
+import { isBusy, toTocsinError } from './driver-errors.ts'
 
 export interface SqliteSettings {
   readonly path: string
@@ -74,7 +74,7 @@ export function openSqlite(
   } catch (error) {
     database?.close()
     lock.release()
-    throw isBusy(error) ? busy(where) : translated(error, where)
+    throw isBusy(error) ? busy(where) : toTocsinError(error, where)
   }
 }
 
@@ -109,7 +109,7 @@ function opening<T>(where: string, work: () => T): T {
   try {
     return work()
   } catch (error) {
-    const known = translated(error, where)
+    const known = toTocsinError(error, where)
     if (TocsinError.is(known) && known.code !== 'ledger-unavailable') throw known
     throw new TocsinError(
       'ledger-unavailable',

@@ -1,0 +1,209 @@
+import type { LedgerRescheduled, LedgerScheduled, LedgerTransaction } from '../../ledger.ts'
+import type { CancelAnswer, CellAddress, NewEntry, Place, Selection } from '../../timetable.ts'
+import { BATCH_MAX } from '../../values/limits.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import { badTx } from '../../values/tx.ts'
+import { placeArrays } from './arrays.ts'
+import type { Database } from './database.ts'
+import { isTransactionAborted, noOpenTransaction, toTocsinError } from './driver-errors.ts'
+import { Readings } from './readings.ts'
+import { NOTIFY_WITHIN_MS, type StatementRunner } from './statement-runner.ts'
+import type { TopicName, Writes } from './writes.ts'
+
+/** The part of a client of the package pg that is used. The adapters of tocsin/drizzle and the like provide the same. */
+export interface CallerClient {
+  query(text: string, values: unknown[]): Promise<unknown>
+}
+
+export type Query = StatementRunner['query']
+
+export interface CallerTransactionParts {
+  readonly database: Database
+  readonly writes: Writes
+  readonly topic: (name: string) => Promise<TopicName>
+  /** Throws unless the client's database has this ledger. */
+  readonly checkLedger: (client: CallerClient, query: Query) => Promise<void>
+}
+
+export const TRANSACTION_ID = 'SELECT pg_current_xact_id()::text AS xid'
+
+/** $1 topic, $2 cells, $3 keys, $4 transaction id. Adds to the commit feed. Does nothing in another transaction. */
+const FEED = `INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])
+  WHERE $4::text = pg_current_xact_id()::text RETURNING cell`
+
+type Write<T> = (runner: StatementRunner, topic: TopicName) => Promise<T>
+
+/**
+ * Writes of one `{ tx }`. The caller may end the transaction at any moment without awaiting them. So each write first
+ * reads the transaction's id, and every statement does nothing in a transaction with another id.
+ */
+export class CallerTransaction implements LedgerTransaction {
+  /** Null: the commit feed reports the writes. */
+  readonly ended = null
+  readonly isSynchronous = false
+  readonly #client: CallerClient
+  readonly #parts: CallerTransactionParts
+
+  constructor(client: CallerClient, parts: CallerTransactionParts) {
+    this.#client = client
+    this.#parts = parts
+  }
+
+  schedule(name: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
+    return this.#write(name, async (runner, topic) => {
+      await this.#feed(runner, topic, entries)
+      return inBatches(entries, (batch) => this.#parts.writes.schedule(runner, topic, batch, mergeMs))
+    })
+  }
+
+  cancel(name: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    return this.#write(name, (runner, topic) => this.#cancel(runner, topic, places))
+  }
+
+  reschedule(
+    name: string,
+    places: readonly Place[],
+    when: RingTime,
+    mergeMs: number,
+  ): Promise<LedgerRescheduled[]> {
+    return this.#write(name, (runner, topic) => this.#reschedule(runner, topic, places, when, mergeMs))
+  }
+
+  cancelBy(
+    name: string,
+    cells: readonly number[],
+    what: Selection,
+  ): Promise<{ places: Place[]; answers: CancelAnswer[] }> {
+    return this.#write(name, async (runner, topic) => {
+      const places = await this.#find(topic, cells, what)
+      return { places, answers: await this.#cancel(runner, topic, places) }
+    })
+  }
+
+  rescheduleBy(
+    name: string,
+    cells: readonly number[],
+    what: Selection,
+    when: RingTime,
+    mergeMs: number,
+  ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }> {
+    return this.#write(name, async (runner, topic) => {
+      const places = await this.#find(topic, cells, what)
+      return { places, answers: await this.#reschedule(runner, topic, places, when, mergeMs) }
+    })
+  }
+
+  async #write<T>(name: string, work: Write<T>): Promise<T> {
+    // Sent before anything is awaited: a COMMIT that the caller sends without awaiting this call then comes after it.
+    const idRead = this.#currentId()
+    idRead.catch(() => {})
+    const topic = await this.#parts.topic(name)
+    await this.#parts.checkLedger(this.#client, this.#query)
+    const transactionId = await idRead
+    return work(
+      { query: this.#query, lockTimeoutMs: null, transactionId, notifyWithinMs: NOTIFY_WITHIN_MS },
+      topic,
+    )
+  }
+
+  async #cancel(
+    runner: StatementRunner,
+    topic: TopicName,
+    places: readonly Place[],
+  ): Promise<CancelAnswer[]> {
+    await this.#feed(runner, topic, places)
+    const answers = await inBatches(places, (batch) => this.#parts.writes.cancel(runner, topic, batch))
+    if (answers.every((answer) => answer === 'not-found')) await this.#checkOpen(runner)
+    return answers
+  }
+
+  async #reschedule(
+    runner: StatementRunner,
+    topic: TopicName,
+    places: readonly Place[],
+    when: RingTime,
+    mergeMs: number,
+  ): Promise<LedgerRescheduled[]> {
+    const { writes } = this.#parts
+    await this.#feed(runner, topic, places)
+    const answers = await inBatches(places, (batch) => writes.reschedule(runner, topic, batch, when, mergeMs))
+    if (answers.every(({ outcome }) => outcome === 'not-found')) await this.#checkOpen(runner)
+    return answers
+  }
+
+  async #find(topic: TopicName, cells: readonly number[], what: Selection): Promise<Place[]> {
+    const readings = new Readings(this.#query)
+    const places: Place[] = []
+    for (const cell of cells) {
+      const at: CellAddress = { topic: topic.name, cell }
+      let cursor: string | null = null
+      do {
+        const page = await readings.find(topic.id, at, 'live', what, cursor)
+        for (const key of page.keys) places.push({ key, cell })
+        cursor = page.cursor
+      } while (cursor !== null)
+    }
+    return places
+  }
+
+  /**
+   * Adds the tasks to the commit feed, before they are written: this statement fails where no transaction is open. If the
+   * transaction ends between the two, the feed names tasks that do not exist, which readers of the feed ignore.
+   */
+  async #feed(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<void> {
+    if (places.length === 0) return this.#checkOpen(runner)
+    const rows = await this.#query(FEED, [topic.id, ...placeArrays(places), runner.transactionId])
+    if (rows.length === 0) throw noOpenTransaction()
+  }
+
+  /**
+   * Throws if the transaction is over. A statement that runs after its end finds no task, so 'not-found' for all of them
+   * may mean just that. Outside a transaction every statement has an id of its own.
+   */
+  async #checkOpen({ transactionId }: StatementRunner): Promise<void> {
+    if (transactionId !== (await this.#currentId())) throw noOpenTransaction()
+  }
+
+  async #currentId(): Promise<string> {
+    return ((await this.#query(TRANSACTION_ID, [])) as [[string]])[0][0]
+  }
+
+  readonly #query: Query = async (text, values) => {
+    const { database } = this.#parts
+    // As texts: drivers convert numbers and lists differently, PostgreSQL converts texts the same way for all of them.
+    const texts = values.map((value) => (value === null ? null : `${value as string | number | boolean}`))
+    try {
+      return rowsOf(await this.#client.query(database.textFor(text), texts))
+    } catch (error) {
+      if (isTransactionAborted(error))
+        throw badTx("an earlier statement of your transaction failed; PostgreSQL accepts only 'ROLLBACK' now")
+      // Passed as repeatable: nothing counts before the caller's commit, so a lost answer leaves nothing unknown.
+      throw toTocsinError(error, database.where, 'a write in your transaction', true, true)
+    }
+  }
+}
+
+/** Rows as lists, in the order of the columns. */
+function rowsOf(answer: unknown): unknown[][] {
+  const { rows } = answer as { rows: object[] }
+  return rows.map((row) => Object.values(row))
+}
+
+/** Writes one batch after the other. A statement takes each key once, and at most BATCH_MAX of them. */
+async function inBatches<P extends Place, A>(
+  places: readonly P[],
+  write: (places: readonly P[]) => Promise<readonly A[]>,
+): Promise<A[]> {
+  const answers: A[] = []
+  let batch = new Map<string, P>()
+  const send = async () => {
+    if (batch.size > 0) answers.push(...(await write([...batch.values()])))
+    batch = new Map()
+  }
+  for (const place of places) {
+    if (batch.has(place.key) || batch.size === BATCH_MAX) await send()
+    batch.set(place.key, place)
+  }
+  await send()
+  return answers
+}

@@ -1,0 +1,184 @@
+import type { PoolClient } from 'pg'
+import { describeError, TocsinError } from '../../errors.ts'
+import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
+import { badTx, type Tx } from '../../values/tx.ts'
+import { numberArray, placeArrays } from './arrays.ts'
+import { TRANSACTION_ID } from './caller-transaction.ts'
+import type { TypeParsers } from './database.ts'
+import { isTransactionAborted } from './driver-errors.ts'
+import type { StatementRunner } from './statement-runner.ts'
+import type { TopicName, Writes } from './writes.ts'
+
+/** How long settling waits for a row lock; then the transaction is rolled back, and the task is retried later. */
+const LOCK_TIMEOUT_MS = 1_000
+
+/** $1 topic, $2 cells, $3 keys, $4 stamps, $5 session. Locks the tasks that are held under them, by primary key and in order. */
+const HOLD = `SELECT l.key FROM (
+    SELECT * FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp) ORDER BY cell, key
+  ) i CROSS JOIN LATERAL (
+    SELECT l.key FROM tocsin.live l WHERE l.topic = $1::integer AND l.cell = i.cell AND l.key = i.key
+      AND l.session = $5::bigint AND l.stamp = i.stamp FOR UPDATE
+  ) l`
+
+/** Statements that end a transaction or begin another one. A handler may use savepoints, so ROLLBACK TO is not among them. */
+const TRANSACTION_CONTROL =
+  /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+
+export interface OpenHandlerTransactionParts {
+  readonly types: TypeParsers
+  readonly textFor: (text: string) => string
+  readonly writes: Writes
+  readonly topic: (name: string) => Promise<TopicName>
+  /** Gives the answer of a statement a deadline, and translates its errors. */
+  readonly inTime: <T>(answer: Promise<T>) => Promise<T>
+}
+
+interface Answer {
+  readonly rows: unknown[][]
+  readonly command: string
+}
+
+/** One transaction of a handler, from BEGIN to COMMIT or ROLLBACK. It gives its connection back to the pool at the end. */
+export class OpenHandlerTransaction implements HandlerTransaction {
+  readonly tx: Tx
+  readonly #client: PoolClient
+  readonly #parts: OpenHandlerTransactionParts
+  #isOpen = true
+  /** False while a statement may be under way, or the other end may be silent: the pool must discard the connection. */
+  #isReusable = false
+  /** First error of a statement of the handler. It may have caught the error, but PostgreSQL has aborted the transaction. */
+  #firstError: unknown
+  #id: unknown
+
+  constructor(client: PoolClient, parts: OpenHandlerTransactionParts) {
+    this.#client = client
+    this.#parts = parts
+    this.tx = this.#guardedClient()
+  }
+
+  async run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
+    const client = this.#client
+    // A connection that breaks between two statements emits an event, which would end the process if it had no listener.
+    const onError = () => {}
+    client.on('error', onError)
+    try {
+      await this.#query('BEGIN')
+      this.#id = await this.#currentId()
+      return await this.#end(await work(this))
+    } catch (error) {
+      if (this.#isOpen) await this.#rollback()
+      throw isTransactionAborted(TocsinError.is(error) ? error.cause : error)
+        ? transactionAborted(this.#firstError ?? error)
+        : error
+    } finally {
+      client.off('error', onError)
+      client.release(this.#isReusable ? undefined : true)
+    }
+  }
+
+  readonly settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
+    const { writes, textFor } = this.#parts
+    const topic = await this.#parts.topic(topicName)
+    // A text of several statements ('UPDATE …; COMMIT') passes the guard. What it committed stays; the task is retried.
+    if ((await this.#currentId()) !== this.#id)
+      throw badTx(
+        'the handler ended its transaction itself: what it wrote before that is committed, and the next attempt writes it again. Leave COMMIT and ROLLBACK to Tocsin',
+      )
+    const runner: StatementRunner = {
+      query: async (text, values) => (await this.#query(textFor(text), values)).rows,
+      lockTimeoutMs: LOCK_TIMEOUT_MS,
+      transactionId: null,
+      notifyWithinMs: 0,
+    }
+    const answers = await writes.settle(runner, topic, settlements)
+    return answers.map((answer): LedgerSettled => answer ?? { answer: 'stale', hint: null })
+  }
+
+  readonly hold: HandlerTransaction['hold'] = async (topicName, held) => {
+    const { id } = await this.#parts.topic(topicName)
+    const stamps = numberArray(held.map(({ stamp }) => stamp))
+    const values = [id, ...placeArrays(held), stamps, this.#parts.writes.session]
+    const { rows } = await this.#query(HOLD, values)
+    return rows.length === held.length
+  }
+
+  /** Commits or rolls back. Returns whether it committed. */
+  async #end(isWanted: boolean): Promise<boolean> {
+    this.#isOpen = false
+    const { command } = await this.#query(isWanted ? 'COMMIT' : 'ROLLBACK')
+    this.#isReusable = true
+    // PostgreSQL answers the COMMIT of an aborted transaction with ROLLBACK.
+    if (isWanted && command !== 'COMMIT') throw transactionAborted(this.#firstError)
+    return isWanted
+  }
+
+  async #rollback(): Promise<void> {
+    this.#isOpen = false
+    this.#isReusable = await this.#query('ROLLBACK').then(
+      () => true,
+      () => false,
+    )
+  }
+
+  async #currentId(): Promise<unknown> {
+    return (await this.#query(TRANSACTION_ID)).rows[0]?.[0]
+  }
+
+  #query(text: string, values: readonly unknown[] = []): Promise<Answer> {
+    const { types, inTime } = this.#parts
+    const statement = { text, values: [...values], rowMode: 'array' as const, types: types as never }
+    return inTime(this.#client.query(statement)) as Promise<Answer>
+  }
+
+  /** The client as the handler gets it. Everything works, except for what would end the transaction or the connection. */
+  #guardedClient(): Tx {
+    const query = (...args: unknown[]) => this.#handlerQuery(args)
+    return new Proxy(this.#client, {
+      get(target, name) {
+        if (name === 'query') return query
+        if (name === 'release' || name === 'end') return () => {}
+        const value: unknown = Reflect.get(target, name, target)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    }) as unknown as Tx
+  }
+
+  /** The `query` of the guarded client, in all the forms that pg has: text or object, promise or callback. */
+  #handlerQuery(args: readonly unknown[]): Promise<unknown> {
+    const [first] = args
+    const text = typeof first === 'object' ? (first as { text?: unknown } | null)?.text : first
+    const refusal = this.#refusalOf(text)
+    const callback = args.at(-1)
+    if (refusal !== null) {
+      if (typeof callback !== 'function') return Promise.reject(refusal)
+      callback(refusal)
+      return Promise.resolve()
+    }
+    const answer: unknown = (this.#client.query as (...any: unknown[]) => unknown).apply(this.#client, [
+      ...args,
+    ])
+    if (answer instanceof Promise)
+      answer.catch((error: unknown) => {
+        this.#firstError ??= error
+      })
+    return answer as Promise<unknown>
+  }
+
+  #refusalOf(text: unknown): TocsinError | null {
+    if (!this.#isOpen) return badTx('the transaction of this handler is over; await what it writes')
+    if (typeof text === 'string' && TRANSACTION_CONTROL.test(text))
+      return badTx(
+        'a handler must not send BEGIN, COMMIT or ROLLBACK: its transaction commits when the handler returns, and is rolled back when it throws. Savepoints are allowed',
+      )
+    return null
+  }
+}
+
+function transactionAborted(cause: unknown): TocsinError {
+  return new TocsinError(
+    'ledger-refused',
+    `a statement of the handler failed (${describeError(cause)}); the handler caught the error, but PostgreSQL has rolled back the whole transaction. Set a savepoint before a statement that may fail`,
+    {},
+    cause,
+  )
+}
