@@ -1,29 +1,104 @@
-/** The last look before a handler starts. */
-import type { Settings } from '../values/config.ts'
-import { durationText } from '../values/duration.ts'
+/** The checks before a handler starts: is the task still ours, is it too late, does its payload fit the schema? */
+import type { Clock } from '../clock.ts'
 import type { Task } from '../task.ts'
 import type { SettleOutcome } from '../timetable.ts'
+import type { Settings } from '../values/config.ts'
+import { durationText } from '../values/duration.ts'
+import type { Decoded } from '../values/schema.ts'
+import type { HandlerCalls } from './handler-calls.ts'
 import type { HeldTask } from './held.ts'
+import type { HeldTasks } from './held-tasks.ts'
+import type { Reporter } from './reporter.ts'
 
-/** A task that passed the last look, with what its handler gets. */
+export interface AdmissionParts<Out> {
+  readonly topic: string
+  readonly clock: Clock
+  /** The settings that are in force now. */
+  readonly settings: () => Settings
+  readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
+}
+
+/** A task that may start, and what its handler gets. */
 export interface Admitted<Out> {
   readonly held: HeldTask
   readonly task: Task<Out>
 }
 
-/** A handler is not started in the last tenth of a lease, or in its last second. */
+/** No handler starts in the last tenth of a lease, or in its last second if that is shorter. */
 const MARGIN_MS_MAX = 1_000
 
+export class Admission<Out> {
+  readonly #parts: AdmissionParts<Out>
+  readonly #heldTasks: HeldTasks
+  readonly #calls: HandlerCalls
+  readonly #reporter: Reporter
+
+  constructor(parts: AdmissionParts<Out>, heldTasks: HeldTasks, calls: HandlerCalls, reporter: Reporter) {
+    this.#parts = parts
+    this.#heldTasks = heldTasks
+    this.#calls = calls
+    this.#reporter = reporter
+  }
+
+  /** Returns null if the task must not start; then its outcome is decided. Returns a promise only for async schemas. */
+  admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
+    const { clock, settings, decode } = this.#parts
+    const { leaseMs, late } = settings()
+    const nowMs = clock.monotonicNow()
+    if (!isOurs(held, leaseMs, nowMs)) return this.#refuse(held, { kind: 'return' })
+    const firedMs = held.claim.recordMs(nowMs)
+    const behindMs = firedMs - held.entry.ringMs
+    const tooLate = lateOutcome(late, behindMs)
+    if (tooLate !== null) return this.#refuse(held, tooLate)
+    this.#reporter.checkLateness(held.entry, behindMs)
+    const decoded = decode(held.entry.body)
+    if (!(decoded instanceof Promise)) return this.#admitDecoded(held, decoded, firedMs)
+    // An async schema runs under the handler's timeout.
+    const call = this.#calls.open([held], 0)
+    return call
+      .orAbandoned(decoded)
+      .then((result) =>
+        result === null || !this.#calls.end(call) ? null : this.#admitDecoded(held, result, firedMs),
+      )
+  }
+
+  /**
+   * Returns false if the task was cancelled or replaced, or its lease may be over, and gives the task back: if another
+   * process has the task by now, that is 'stale' and changes nothing. Check again after every schema or guard that was
+   * awaited.
+   */
+  isStillOurs(held: HeldTask): boolean {
+    const { clock, settings } = this.#parts
+    if (isOurs(held, settings().leaseMs, clock.monotonicNow())) return true
+    this.#refuse(held, { kind: 'return' })
+    return false
+  }
+
+  #admitDecoded(held: HeldTask, decoded: Decoded<Out>, firedMs: number): Admitted<Out> | null {
+    if ('problem' in decoded)
+      return this.#refuse(held, { kind: 'dead', cause: 'payload', error: decoded.problem, failed: false })
+    this.#reporter.fired(firedMs - held.entry.ringMs)
+    return { held, task: taskFor(this.#parts.topic, held, decoded.payload, firedMs) }
+  }
+
+  #refuse(held: HeldTask, outcome: SettleOutcome): null {
+    this.#heldTasks.conclude(held, outcome)
+    return null
+  }
+}
+
 /**
- * The lease counts from before the claim was sent. When it is over, or nearly, the task may be somebody else's by
- * now: it must not be started. (A process that was stopped, or whose event loop was blocked, wakes up here.)
+ * Returns false if the task was cancelled or replaced, or if its lease is over or nearly so: another process may have the
+ * task by then. The lease counts from before the claim was sent. This catches a process that was suspended, or whose event
+ * loop was blocked.
  */
-export function isTrusted({ claim, trustedUntilMs }: HeldTask, leaseMs: number, nowMs: number): boolean {
+function isOurs({ claim, trustedUntilMs, fenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
+  if (fenced) return false
   const untilMs = Math.min(claim.trustedUntilMs, trustedUntilMs)
   return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX)
 }
 
-/** What the topic's `late` policy makes of a task that should have rung `behindMs` ago; null: fire it. */
+/** Applies the topic's `late` policy to a task that should have rung `behindMs` ago. Returns null if the task is to fire. */
 export function lateOutcome(late: Settings['late'], behindMs: number): SettleOutcome | null {
   if (late === null || late.then === 'fire' || behindMs <= late.afterMs) return null
   if (late.then === 'drop') return { kind: 'obsolete' }
@@ -35,7 +110,7 @@ export function lateOutcome(late: Settings['late'], behindMs: number): SettleOut
   }
 }
 
-export function taskFor<Out>(topic: string, { entry }: HeldTask, payload: Out, firedMs: number): Task<Out> {
+function taskFor<Out>(topic: string, { entry }: HeldTask, payload: Out, firedMs: number): Task<Out> {
   return {
     id: entry.id,
     topic,

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { effectiveConfig, settingsOf, type TopicConfig } from '../values/config.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
 import { RateLimiter } from '../lib/rate-limiter.ts'
-import { Capacity } from './capacity.ts'
+import { Capacity, type LanesReservation, type SuspectReservation } from './capacity.ts'
 
-function capacityOf(places: number, config: TopicConfig = {}, batched = false) {
+function capacityOf(permits: number, config: TopicConfig = {}, batched = false) {
   const clock = new VirtualClock(0)
   const settings = settingsOf(effectiveConfig(config, {}), 'topic')
   return {
@@ -14,29 +14,44 @@ function capacityOf(places: number, config: TopicConfig = {}, batched = false) {
       new RateLimiter(),
       () => settings,
       () => settings.rate,
-      places,
+      permits,
       batched,
     ),
   }
 }
 
-const nobody = () => {}
+const noop = () => {}
+
+/** Returns the number of tasks reserved. */
+function reserve(capacity: Capacity): number {
+  return capacity.reserve(noop)?.limit ?? 0
+}
+
+function reserveAlone(capacity: Capacity): SuspectReservation {
+  const suspect = capacity.reserveAlone(noop)
+  expect(suspect).not.toBeNull()
+  return suspect as SuspectReservation
+}
+
+function lanes(limit: number): LanesReservation {
+  return { from: 'lanes', limit }
+}
 
 describe('capacity', () => {
-  it('is the free places, until there is a rate to prefetch by', () => {
+  it('is the free permits, until there is a rate to prefetch by', () => {
     const { capacity } = capacityOf(12)
-    expect(capacity.reserve(nobody)).toBe(12)
-    expect(capacity.reserve(nobody)).toBe(0)
-    capacity.claimed(12, 2)
+    expect(reserve(capacity)).toBe(12)
+    expect(reserve(capacity)).toBe(0)
+    capacity.claimed(lanes(12), 2)
     capacity.queued = 2
-    expect([1, 2, 3, 4].map(() => capacity.reserve(nobody))).toEqual([4, 4, 2, 0])
+    expect([1, 2, 3, 4].map(() => reserve(capacity))).toEqual([4, 4, 2, 0])
   })
 
-  it('is shared by many claims where each brings little, and by few again where they come back full', () => {
+  it('is shared by many claims while each returns few tasks, and by few claims again when they return full', () => {
     const { capacity } = capacityOf(64)
     const claim = (taken: (reserved: number) => number) => {
-      const reserved = capacity.reserve(nobody)
-      capacity.claimed(reserved, taken(reserved))
+      const reserved = reserve(capacity)
+      capacity.claimed(lanes(reserved), taken(reserved))
       return reserved
     }
     expect(claim(() => 1)).toBe(16)
@@ -47,9 +62,9 @@ describe('capacity', () => {
   })
 
   it('is shared by several claims under way, so that no cell waits for the answer of another', () => {
-    const reserved = (places: number, claims: number) => {
-      const { capacity } = capacityOf(places)
-      return Array.from({ length: claims }, () => capacity.reserve(nobody))
+    const reserved = (permits: number, claims: number) => {
+      const { capacity } = capacityOf(permits)
+      return Array.from({ length: claims }, () => reserve(capacity))
     }
     expect(reserved(64, 5)).toEqual([16, 16, 16, 16, 0])
     expect(reserved(400, 4)).toEqual([100, 75, 57, 42])
@@ -57,147 +72,142 @@ describe('capacity', () => {
 
   it('is never more than a batch per claim', () => {
     const { capacity } = capacityOf(2_000, { batchSize: 300 })
-    expect(capacity.reserve(nobody)).toBe(300)
-    expect(capacity.reserve(nobody)).toBe(300)
+    expect(reserve(capacity)).toBe(300)
+    expect(reserve(capacity)).toBe(300)
   })
 
-  it('counts places in batches for a batch handler', () => {
+  it('counts one batch per permit for a batch handler', () => {
     const { capacity } = capacityOf(2, { batchSize: 100 }, true)
-    expect([capacity.reserve(nobody), capacity.reserve(nobody), capacity.reserve(nobody)]).toEqual([
-      100, 100, 0,
-    ])
+    expect([reserve(capacity), reserve(capacity), reserve(capacity)]).toEqual([100, 100, 0])
   })
 
   it('adds a prefetch of 100 ms of work at the measured rate, at most four batches', () => {
     const { capacity, clock } = capacityOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     capacity.finished(2_000)
-    expect(capacity.reserve(nobody)).toBe(Math.ceil((10 + 200) / 4))
+    expect(reserve(capacity)).toBe(Math.ceil((10 + 200) / 4))
     const fast = capacityOf(10, { batchSize: 50 })
     fast.clock.moveTo(1_000)
     fast.capacity.finished(1_000_000)
-    // 10 places and a prefetch of 200: three shares, then a gap of less than half that is not worth a claim.
-    const reserved = Array.from({ length: 4 }, () => fast.capacity.reserve(nobody))
+    // 10 permits and a prefetch of 200: three shares, then a gap of less than half that is not worth a claim.
+    const reserved = Array.from({ length: 4 }, () => reserve(fast.capacity))
     expect(reserved).toEqual([50, 40, 30, 0])
   })
 
-  it('refills the prefetch in halves, not task by task, but a free place at once', () => {
+  it('refills the prefetch in halves, not task by task, but a free permit at once', () => {
     const { capacity, clock } = capacityOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     capacity.finished(2_000)
-    capacity.occupy(10)
+    capacity.acquire(10)
     capacity.queued = 101
-    expect(capacity.reserve(nobody)).toBe(0)
+    expect(reserve(capacity)).toBe(0)
     capacity.queued = 100
-    expect(capacity.reserve(nobody)).toBe(100 / 4)
-    capacity.claimed(25, 25)
+    expect(reserve(capacity)).toBe(100 / 4)
+    capacity.claimed(lanes(25), 25)
     capacity.queued = 0
-    capacity.vacate(1)
-    expect(capacity.reserve(nobody)).toBe(Math.ceil(201 / 4))
+    capacity.release(1)
+    expect(reserve(capacity)).toBe(Math.ceil(201 / 4))
   })
 
-  it('is closed while too many outcomes are not recorded', () => {
+  it('is zero while too many outcomes are not recorded', () => {
     const { capacity } = capacityOf(10, { batchSize: 10 })
     capacity.unrecorded = 41
-    expect(capacity.reserve(nobody)).toBe(0)
+    expect(reserve(capacity)).toBe(0)
     capacity.unrecorded = 40
-    expect(capacity.reserve(nobody)).toBe(10)
+    expect(reserve(capacity)).toBe(10)
   })
 
-  it('tells the hungry one at a time, first come first served', () => {
+  it('calls waiting pullers one at a time, first come, first served', () => {
     const { capacity } = capacityOf(1)
-    const told: string[] = []
-    capacity.occupy(1)
-    capacity.reserve(() => told.push('a'))
-    capacity.reserve(() => told.push('b'))
+    const called: string[] = []
+    capacity.acquire(1)
+    capacity.reserve(() => called.push('a'))
+    capacity.reserve(() => called.push('b'))
     capacity.offer()
-    expect(told).toEqual([])
-    capacity.vacate(1)
+    expect(called).toEqual([])
+    capacity.release(1)
     capacity.offer()
-    expect(told).toEqual(['a'])
+    expect(called).toEqual(['a'])
     capacity.offer()
-    expect(told).toEqual(['a', 'b'])
+    expect(called).toEqual(['a', 'b'])
   })
 })
 
 describe('the whole capacity for a suspect', () => {
-  it('is given when idle; nobody else gets any until it is idle again', () => {
+  it('is granted when the consumer is idle; ordinary work gets none until it is idle again', () => {
     const { capacity } = capacityOf(5)
-    expect(capacity.reserveAlone(nobody)).toBe(true)
-    expect(capacity.reserve(nobody)).toBe(0)
-    capacity.occupy(1)
-    capacity.claimed(1, 1)
+    const suspect = reserveAlone(capacity)
+    expect(reserve(capacity)).toBe(0)
+    capacity.acquire(1)
+    capacity.claimed(suspect, 1)
     capacity.offer()
-    expect(capacity.reserve(nobody)).toBe(0)
-    capacity.vacate(1)
+    expect(reserve(capacity)).toBe(0)
+    capacity.release(1)
     capacity.offer()
-    expect(capacity.reserve(nobody)).toBe(5)
+    expect(reserve(capacity)).toBe(5)
   })
 
-  it('is waited for: work drains, then the waiting puller is told', () => {
+  it('is waited for: work drains, then the waiting puller is called', () => {
     const { capacity } = capacityOf(5)
-    const told: string[] = []
-    capacity.occupy(2)
-    expect(capacity.reserveAlone(() => told.push('lonely'))).toBe(false)
-    expect(capacity.reserve(() => told.push('hungry'))).toBe(0)
-    capacity.vacate(1)
+    const called: string[] = []
+    capacity.acquire(2)
+    expect(capacity.reserveAlone(() => called.push('alone'))).toBeNull()
+    expect(capacity.reserve(() => called.push('ordinary'))).toBeNull()
+    capacity.release(1)
     capacity.offer()
-    expect(told).toEqual([])
-    capacity.vacate(1)
+    expect(called).toEqual([])
+    capacity.release(1)
     capacity.offer()
-    expect(told).toEqual(['lonely'])
-    expect(capacity.reserveAlone(nobody)).toBe(true)
+    expect(called).toEqual(['alone'])
+    expect(capacity.reserveAlone(noop)).not.toBeNull()
   })
 
-  it('leaves ordinary work as much time afterwards as it took', () => {
+  it('leaves ordinary work as much time afterwards as the suspect took', () => {
     const { capacity, clock } = capacityOf(5)
-    capacity.reserveAlone(nobody)
+    const suspect = reserveAlone(capacity)
     clock.moveTo(1_000)
-    capacity.claimed(1, 0)
+    capacity.claimed(suspect, 0)
     capacity.offer()
-    expect(capacity.reserveAlone(nobody)).toBe(false)
+    expect(capacity.reserveAlone(noop)).toBeNull()
     clock.moveTo(1_999)
-    expect(capacity.reserveAlone(nobody)).toBe(false)
+    expect(capacity.reserveAlone(noop)).toBeNull()
     clock.moveTo(2_000)
-    expect(capacity.reserveAlone(nobody)).toBe(true)
+    expect(capacity.reserveAlone(noop)).not.toBeNull()
   })
 
-  it('is not waited for again and again: after one lease in vain, suspects run beside what runs', () => {
+  it('is waited for only once: if the consumer is not idle within one lease, suspects run among others', () => {
     const { capacity, clock } = capacityOf(5, { lease: '3s' })
-    const told: string[] = []
-    capacity.occupy(1)
-    expect(capacity.reserveAlone(() => told.push('lonely'))).toBe(false)
+    capacity.acquire(1)
+    expect(capacity.reserveAlone(noop)).toBeNull()
     clock.moveTo(2_999)
-    expect(capacity.reserveAlone(nobody)).toBe(false)
+    expect(capacity.reserveAlone(noop)).toBeNull()
     clock.moveTo(3_000)
-    expect(capacity.reserveAlone(nobody)).toBe(true)
-    const { number, isAmongOthers } = capacity.turn
-    expect(isAmongOthers).toBe(true)
-    expect(capacity.reserve(nobody)).toBe(0)
-    capacity.claimed(1, 1)
+    const suspect = reserveAlone(capacity)
+    expect(suspect.isAmongOthers).toBe(true)
+    expect(reserve(capacity)).toBe(0)
+    capacity.claimed(suspect, 1)
     clock.moveTo(3_100)
-    capacity.endTurn(number)
-    // Ordinary work has its turn, then the next suspect, which waits for nobody.
-    expect(capacity.reserve(nobody)).toBe(4)
-    capacity.claimed(4, 0)
-    expect(capacity.reserveAlone(nobody)).toBe(false)
+    capacity.endAlone(suspect)
+    // Ordinary work runs first, then the next suspect, which does not wait for an idle consumer.
+    expect(reserve(capacity)).toBe(4)
+    capacity.claimed(lanes(4), 0)
+    expect(capacity.reserveAlone(noop)).toBeNull()
     clock.moveTo(3_200)
-    expect(capacity.reserveAlone(nobody)).toBe(true)
-    // The first one speaks late: this one's turn is not over by that.
-    capacity.endTurn(number)
-    expect(capacity.reserve(nobody)).toBe(0)
-    // It hangs: the others wait for one lease, and no longer.
+    expect(capacity.reserveAlone(noop)).not.toBeNull()
+    // The end of the first suspect is reported twice: that does not end the time of the second one.
+    capacity.endAlone(suspect)
+    expect(reserve(capacity)).toBe(0)
+    // The second suspect hangs: ordinary work waits for one lease and no longer.
     clock.moveTo(6_200)
-    expect(capacity.reserve(nobody)).toBeGreaterThan(0)
+    expect(reserve(capacity)).toBeGreaterThan(0)
   })
 
-  it('is judged by itself as soon as the consumer is idle', () => {
+  it('lets a suspect run alone if the consumer becomes idle at the end of the wait', () => {
     const { capacity, clock } = capacityOf(5, { lease: '3s' })
-    capacity.occupy(1)
-    capacity.reserveAlone(nobody)
+    capacity.acquire(1)
+    capacity.reserveAlone(noop)
     clock.moveTo(3_000)
-    capacity.vacate(1)
-    expect(capacity.reserveAlone(nobody)).toBe(true)
-    expect(capacity.turn.isAmongOthers).toBe(false)
+    capacity.release(1)
+    expect(reserveAlone(capacity).isAmongOthers).toBe(false)
   })
 })

@@ -1,74 +1,102 @@
 /**
- * How much work a consumer can take: free places, and a prefetch that keeps them busy while the next claim is under
- * way. Claim only what there is room for: what waits here cannot be done by somebody else.
+ * How many tasks a consumer may claim: one permit per concurrent handler call, and a prefetch that keeps the handlers busy
+ * while the next claim is under way. A claimed task that waits here cannot run in another process, so never claim more.
+ *
+ * Suspects (tasks whose lease was lost before, perhaps because they crashed their process) run alone, so that the next
+ * lost lease can be blamed on them. `#alone` is the state of that:
+ *
+ *                        reserveAlone, consumer busy
+ *      ┌──────────┐ ───────────────────────────────────▶ ┌──────────┐
+ *      │   'no'   │                                       │ 'wanted' │  nothing is claimed: running handlers drain
+ *      └──────────┘ ◀─────────────────────────────────── └──────────┘
+ *        ▲      │      consumer idle: calls one waiter;        │
+ *        │      │      or one lease passed: 'crowded'          │
+ *        │      │                                              │
+ *        │      │ reserveAlone, consumer idle (or crowded,     │ reserveAlone, consumer idle
+ *        │      │ and a permit is free)                        │
+ *        │      ▼                                              │
+ *      ┌──────────┐ ◀──────────────────────────────────────────┘
+ *      │ 'taken'  │  one suspect runs, nothing else is claimed
+ *      └──────────┘
+ *        └─▶ 'no' when the suspect ended, the consumer is idle, or one lease passed
  */
 import type { Clock } from '../clock.ts'
-import type { Settings } from '../values/config.ts'
 import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
+import type { Settings } from '../values/config.ts'
 import { RateMeter } from './rate-meter.ts'
 
-/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most some batches. */
+/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most this many batches. */
 const PREFETCH_MS = 100
 const PREFETCH_BATCHES = 4
 
-/** Beyond so many batches of outcomes that are not recorded, nothing more is claimed. */
+/** With more than this many batches of unrecorded outcomes, nothing more is claimed. */
 const UNRECORDED_BATCHES = 4
 
-/** One claim call moves at most this many tasks. */
+/** Maximum number of tasks per claim. */
 const CLAIM_MAX = 1_000
 
 /**
- * The room is shared by so many claims under way. One that took it all would have the other cells wait for its answer,
- * and after a stall their overdue tasks would come one round trip after the other. Below the second figure it is not
- * worth sharing.
+ * The capacity is shared by this many concurrent claims. If one claim took all of it, the other cells would wait for its
+ * answer, and after a stall their overdue tasks would arrive one round trip after the other. A share is never cut below
+ * the second figure.
  */
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
 /**
- * Where claims bring few tasks, each reserves little more than that, so that many can be under way: beside another topic's
- * backlog an answer takes long, and on-time tasks of 64 cells must not wait for four of them. One that comes back full
- * asks for twice as much at once.
+ * Where claims return few tasks, each reserves little more than that, so that many can be under way: beside the backlog of
+ * another topic an answer takes long, and on-time tasks of 64 cells must not wait for four of them. A claim that comes
+ * back full doubles the next reservation at once.
  */
 const SHARE_LEAST = 4
-const LATELY = 0.2
+const WEIGHT_OF_NEWEST = 0.2
 
-/** Where waiting to be idle was in vain, it is not tried again for so many leases. */
+/** After one lease of waiting without becoming idle, suspects do not wait again for this many leases. */
 const CROWDED_LEASES = 10
+
+/** A part of the capacity that is set aside for one claim, until `claimed`. */
+export type Reservation = LanesReservation | SuspectReservation
+
+export interface LanesReservation {
+  readonly from: 'lanes'
+  readonly limit: number
+}
+
+export interface SuspectReservation {
+  readonly from: 'suspects'
+  readonly limit: 1
+  /** True if other handlers run beside the suspect: then a lost lease must not be held against it. */
+  readonly isAmongOthers: boolean
+}
 
 export class Capacity {
   readonly #clock: Clock
   readonly #settings: () => Settings
-  /** This node's part of the topic's. */
+  /** This node's part of the topic's rate. */
   readonly #rate: () => Rate | null
-  readonly #places: number
+  readonly #permits: number
   readonly #batched: boolean
   readonly #meter: RateMeter
   readonly #rateLimiter: RateLimiter
-  /** Pullers that found no room, first come first served. */
-  readonly #hungry = new Set<() => void>()
-  /** Pullers that have a suspect and wait for the consumer to be idle. */
-  readonly #lonely = new Set<() => void>()
-  /**
-   * `wanted`: nothing more is claimed until the consumer is idle. `taken`: one suspect runs, and nothing else. Both end
-   * at `#aloneUntilMs`: neither a long handler nor a suspect that hangs may hold up the others for more than a lease.
-   */
+  /** Callbacks of pullers that found no capacity, first come, first served. */
+  readonly #waiting = new Set<() => void>()
+  /** Callbacks of pullers that have a suspect and wait for the consumer to be idle. */
+  readonly #waitingToBeAlone = new Set<() => void>()
   #alone: 'no' | 'wanted' | 'taken' = 'no'
   #aloneSinceMs = 0
+  /** End of 'wanted' and 'taken': neither a long handler nor a hanging suspect may hold up the others beyond one lease. */
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
-  /** Handlers run for longer than a lease, one after the other: until then nobody waits for the last of them to end. */
+  /** Until then suspects do not wait for an idle consumer: some handler always runs, for longer than a lease. */
   #crowdedUntilMs = Number.NEGATIVE_INFINITY
-  #isAmongOthers = false
-  /** Suspects let in so far. */
-  #turns = 0
+  #lastSuspect: SuspectReservation | null = null
   #busy = 0
   #reserved = 0
-  /** How many tasks a claim brings, lately. Infinity: nobody knows yet. */
+  /** Moving average of the tasks that a claim returns; Infinity before the first claim. */
   #perClaim = Number.POSITIVE_INFINITY
   /** Tasks claimed and not started. */
   queued = 0
-  /** Outcomes not recorded yet; the timetable is slow or away when there are many, and more claims would not help. */
+  /** Outcomes not recorded yet. Many of them mean a slow or unreachable timetable: more claims would not help. */
   unrecorded = 0
 
   constructor(
@@ -76,178 +104,175 @@ export class Capacity {
     rateLimiter: RateLimiter,
     settings: () => Settings,
     rate: () => Rate | null,
-    places: number,
+    permits: number,
     batched: boolean,
   ) {
     this.#clock = clock
     this.#rateLimiter = rateLimiter
     this.#settings = settings
     this.#rate = rate
-    this.#places = places
+    this.#permits = permits
     this.#batched = batched
     this.#meter = new RateMeter(clock.monotonicNow())
   }
 
-  get freePlaces(): number {
-    return this.#places - this.#busy
+  get freePermits(): number {
+    return this.#permits - this.#busy
   }
 
   get isIdle(): boolean {
     return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
   }
 
-  /** The suspect that was let in last, and whether that was beside others: then its loss must not be held against it. */
-  get turn(): { readonly number: number; readonly isAmongOthers: boolean } {
-    return { number: this.#turns, isAmongOthers: this.#isAmongOthers }
+  /** Reserves capacity for a claim. Returns null if there is none; `whenFree` is called when there is. */
+  reserve(whenFree: () => void): LanesReservation | null {
+    const { batchSize } = this.#settings()
+    if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#endAlone()
+    const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, CLAIM_MAX) : 0
+    const limit = wanted === 0 ? 0 : this.#rateLimiter.take(wanted, this.#rate(), this.#clock.monotonicNow())
+    if (limit === 0) {
+      this.#waiting.add(whenFree)
+      return null
+    }
+    this.#reserved += limit
+    return { from: 'lanes', limit }
   }
 
-  /** This suspect is done: nobody waits for it any more, though others may still run beside it. */
-  endTurn(number: number): void {
-    if (this.#alone === 'taken' && number === this.#turns) this.#aloneEnded()
+  /**
+   * Reserves the whole consumer for one suspect: until the suspect ended, but for one lease at most, because a hanging
+   * suspect must not hold up the others. Afterwards ordinary work gets as much time as the suspect took. Returns null if
+   * the suspect has to wait; `whenIdle` is called when the consumer is idle.
+   *
+   * A suspect is judged only if it ran alone, so it waits until the consumer is idle. A consumer with handlers longer than
+   * a lease may never be idle, and suspects would wait forever: after one lease of waiting they run among others, and
+   * a lost lease is not held against them.
+   */
+  reserveAlone(whenIdle: () => void): SuspectReservation | null {
+    const nowMs = this.#clock.monotonicNow()
+    const { leaseMs } = this.#settings()
+    if (this.#alone === 'wanted' && nowMs >= this.#aloneUntilMs) this.#endAlone()
+    if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return null
+    const isCrowded = this.#alone === 'no' && nowMs < this.#crowdedUntilMs
+    if (this.#alone === 'no') this.#aloneSinceMs = nowMs
+    if (this.#alone !== 'taken' && (this.isIdle || (isCrowded && this.freePermits > 0))) {
+      if (this.#rateLimiter.take(1, this.#rate(), nowMs) === 0) return null
+      this.#lastSuspect = { from: 'suspects', limit: 1, isAmongOthers: !this.isIdle }
+      this.#alone = 'taken'
+      this.#aloneUntilMs = nowMs + leaseMs
+      this.#reserved++
+      return this.#lastSuspect
+    }
+    if (this.#alone === 'no') {
+      this.#alone = 'wanted'
+      this.#aloneUntilMs = nowMs + leaseMs
+    }
+    this.#waitingToBeAlone.add(whenIdle)
+    return null
+  }
+
+  /** Ends a reservation: its claim returned `taken` tasks, and what was reserved beyond that is free again. */
+  claimed({ limit }: Reservation, taken: number): void {
+    this.#reserved -= limit
+    if (limit > 1) this.#learn(limit, taken)
+    // A repeated claim may return more than was reserved for it this time.
+    this.#rateLimiter.giveBack(Math.max(0, limit - taken))
+  }
+
+  /** Lets ordinary work continue: the suspect ended, though other handlers may still run beside it. */
+  endAlone(suspect: SuspectReservation): void {
+    // A suspect that outlived its lease must not end the time of the next one.
+    if (this.#alone === 'taken' && suspect === this.#lastSuspect) this.#endAlone()
     this.offer()
   }
 
-  /** How many tasks a puller may claim now. At 0 it is called back when there is room. */
-  reserve(whenRoom: () => void): number {
-    const { batchSize } = this.#settings()
-    if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#aloneEnded()
-    const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, CLAIM_MAX) : 0
-    const granted =
-      wanted === 0 ? 0 : this.#rateLimiter.take(wanted, this.#rate(), this.#clock.monotonicNow())
-    if (granted === 0) this.#hungry.add(whenRoom)
-    this.#reserved += granted
-    return granted
-  }
-
-  /** A claim came back: what was reserved and not needed is free again. */
-  claimed(reserved: number, taken: number): void {
-    this.#reserved -= reserved
-    if (reserved > 1) this.#learn(reserved, taken)
-    // A repeated claim may bring more than was reserved for it this time.
-    this.#rateLimiter.giveBack(Math.max(0, reserved - taken))
-  }
-
-  /** When it is worth asking for room again without being called: a monotonic moment, Infinity for never. */
+  /** Returns the monotonic time at which `reserve` may succeed without a callback; Infinity for never. */
   nextMs(): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone !== 'no') return this.#aloneUntilMs
-    if (this.#capacity() === 0) return Number.POSITIVE_INFINITY
+    if (this.#free() === 0) return Number.POSITIVE_INFINITY
     return Math.max(nowMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
   }
 
-  /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
+  /** Returns when `reserveAlone` may succeed. Infinity: wait for the callback of `whenIdle`. */
   nextAloneMs(whenIdle: () => void): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone === 'no')
       return Math.max(this.#aloneNotBeforeMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
-    this.#lonely.add(whenIdle)
+    this.#waitingToBeAlone.add(whenIdle)
     return this.#alone === 'wanted' ? this.#aloneUntilMs : Number.POSITIVE_INFINITY
   }
 
-  occupy(places: number): void {
-    this.#busy += places
+  acquire(permits: number): void {
+    this.#busy += permits
   }
 
-  vacate(places: number): void {
-    this.#busy -= places
+  release(permits: number): void {
+    this.#busy -= permits
   }
 
   finished(tasks: number): void {
     this.#meter.add(tasks, this.#clock.monotonicNow())
   }
 
-  /** Tells one hungry puller that there is room; what it leaves goes to the next. */
+  /** Calls one waiting puller if there is capacity. It offers again when it is done, so the rest goes to the next. */
   offer(): void {
-    if (this.#alone === 'taken' && this.isIdle) this.#aloneEnded()
+    if (this.#alone === 'taken' && this.isIdle) this.#endAlone()
     if (this.#alone === 'wanted' && this.isIdle) {
-      // Whoever is told asks again, unless its suspect is gone: then nobody may wait for it.
+      // The called puller asks again, unless its suspect is gone: then ordinary work must not wait for that suspect.
       this.#alone = 'no'
-      return callFirst(this.#lonely)
+      return callFirst(this.#waitingToBeAlone)
     }
-    if (this.#hungry.size > 0 && this.#mayGrant()) callFirst(this.#hungry)
+    if (this.#waiting.size > 0 && this.#mayGrant()) callFirst(this.#waiting)
   }
 
-  /**
-   * The whole consumer for one suspect, until it is idle again, or for one lease: a suspect that hangs must not hold
-   * up the others. Between two of them, ordinary work gets as much time as the last one took.
-   *
-   * Idle it must be for the suspect to be judged by what happens. But where handlers take longer than a lease, and there
-   * is always one, it never is, and suspects would wait for ever: after one lease in vain they run 'among others', beside
-   * what runs already, and nothing is held against them should the process die.
-   */
-  reserveAlone(whenIdle: () => void): boolean {
-    const nowMs = this.#clock.monotonicNow()
-    const { leaseMs } = this.#settings()
-    if (this.#alone === 'wanted' && nowMs >= this.#aloneUntilMs) this.#aloneEnded()
-    if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return false
-    const isCrowded = this.#alone === 'no' && nowMs < this.#crowdedUntilMs
-    if (this.#alone === 'no') this.#aloneSinceMs = nowMs
-    if (this.#alone !== 'taken' && (this.isIdle || (isCrowded && this.freePlaces > 0))) {
-      if (this.#rateLimiter.take(1, this.#rate(), nowMs) === 0) return false
-      this.#isAmongOthers = !this.isIdle
-      this.#turns++
-      this.#alone = 'taken'
-      this.#aloneUntilMs = nowMs + leaseMs
-      this.#reserved++
-      return true
-    }
-    if (this.#alone === 'no') {
-      this.#alone = 'wanted'
-      this.#aloneUntilMs = nowMs + leaseMs
-    }
-    this.#lonely.add(whenIdle)
-    return false
+  /** Drops the callbacks of pullers that were replaced. */
+  forgetWaiters(): void {
+    this.#waiting.clear()
+    this.#waitingToBeAlone.clear()
+    if (this.#alone === 'wanted') this.#alone = 'no'
   }
 
-  #aloneEnded(): void {
+  #endAlone(): void {
     const nowMs = this.#clock.monotonicNow()
-    const wasInVain = this.#alone === 'wanted'
+    const neverIdle = this.#alone === 'wanted'
     this.#alone = 'no'
-    if (wasInVain) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
-    // Whoever waited in vain has its turn now.
+    // The suspect that waited for a whole lease runs next, so ordinary work gets no time in between.
+    if (neverIdle) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
     else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
-    // They find out when they may ask again.
-    for (const call of this.#lonely) call()
-    this.#lonely.clear()
+    // The pullers compute anew when to ask again.
+    for (const call of this.#waitingToBeAlone) call()
+    this.#waitingToBeAlone.clear()
   }
 
   #mayGrant(): boolean {
     const nowMs = this.#clock.monotonicNow()
-    return (
-      this.#alone === 'no' && this.#capacity() > 0 && this.#rateLimiter.nextMs(this.#rate(), nowMs) <= nowMs
-    )
+    return this.#alone === 'no' && this.#free() > 0 && this.#rateLimiter.nextMs(this.#rate(), nowMs) <= nowMs
   }
 
-  /** The pullers were replaced: nobody waits any more. */
-  forgetWaiters(): void {
-    this.#hungry.clear()
-    this.#lonely.clear()
-    if (this.#alone === 'wanted') this.#alone = 'no'
-  }
-
-  /** What one claim may have of it. Batches are not shared: they are worth more in one piece. */
+  /** Returns the part of the capacity for one claim. A batch handler gets all of it: whole batches are cheaper. */
   #share(): number {
-    const room = this.#capacity()
-    if (this.#batched) return room
-    const share = Math.max(SHARE_MIN, Math.ceil(room / CLAIMS_AT_ONCE))
-    return Math.min(room, share, Math.max(SHARE_LEAST, Math.ceil(2 * this.#perClaim)))
+    const free = this.#free()
+    if (this.#batched) return free
+    const share = Math.max(SHARE_MIN, Math.ceil(free / CLAIMS_AT_ONCE))
+    return Math.min(free, share, Math.max(SHARE_LEAST, Math.ceil(2 * this.#perClaim)))
   }
 
-  #learn(reserved: number, taken: number): void {
-    if (taken >= reserved) this.#perClaim = Math.max(this.#perClaim, reserved)
+  #learn(limit: number, taken: number): void {
+    if (taken >= limit) this.#perClaim = Math.max(this.#perClaim, limit)
     else if (this.#perClaim === Number.POSITIVE_INFINITY) this.#perClaim = taken
-    else this.#perClaim += LATELY * (taken - this.#perClaim)
+    else this.#perClaim += WEIGHT_OF_NEWEST * (taken - this.#perClaim)
   }
 
-  #capacity(): number {
+  /** Returns how many more tasks may be claimed, by all claims together. */
+  #free(): number {
     const { batchSize, mergeMs } = this.#settings()
-    if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#places)) return 0
-    const free = this.freePlaces * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
-    // A claim of less than a batch could cut a prefix that one batch would hold.
+    if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#permits)) return 0
+    const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
+    // A claim of less than a batch could split the tasks of one prefix that fit into one batch.
     if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
-    // Only the prefetch has gaps: fill it in large pieces, not task by task.
+    // No permit is free, only the prefetch has a gap: refill it in large pieces, not task by task.
     const gap = prefetch + free
     return gap * 2 >= prefetch ? Math.max(0, gap) : 0
   }

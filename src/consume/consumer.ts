@@ -1,65 +1,81 @@
 /**
- * What the user's handler is wrapped in:
+ * The path of a task from due to settled:
  *
- *   pullers ──claim──▶ queue ──▶ worker ──▶ outcomes
+ *   timetable ── wake ──▶ puller (one per slot) ── reserve ──▶ capacity
+ *       ▲                   │ ▲                                  │
+ *       │                   │ └── reservation, or call back ─────┘
+ *       │                 claim (claimer: repeats a claim whose reply was lost)
+ *       │                   ▼
+ *       │                 held tasks ── extend ──▶ renewer: keeps the lease until the outcome is recorded
+ *       │                   │
+ *       │                   ├── lanes ─────▶ queue (the prefetch) ──┐
+ *       │                   └── suspect ───▶ begin, then alone ─────┤
+ *       │                                                           ▼
+ *       │                 worker: admission ──▶ guard ──▶ handler call ──▶ verdict
+ *       │                   (lease, late policy, payload)                    │
+ *       └── settle, in batches ── settler ◀── outcome ◀── held tasks ◀───────┘
  *
- * The queue is the prefetch: small, started as places become free, and given back on stop and pause.
+ * The queue is small. Its tasks start as permits become free, and are given back on stop and pause.
  */
 import { cellsOfSlot, prefixOf } from '../values/cell.ts'
 import { sleep } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
 import type { RateLimiter } from '../lib/rate-limiter.ts'
-import { HeldClaim, type HeldTask, type SentClaim } from './held.ts'
+import { Capacity, type Reservation, type SuspectReservation } from './capacity.ts'
+import { Claimer, type ClaimerParts } from './claimer.ts'
+import { HeldClaim, type HeldTask } from './held.ts'
+import { HeldTasks, type HeldTasksParts } from './held-tasks.ts'
 import { Puller, type PullerHost } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
-import { Capacity } from './capacity.ts'
-import { UnansweredClaims } from './unanswered-claims.ts'
 import { Reporter, type ReporterParts } from './reporter.ts'
 import { Worker, type WorkerParts } from './worker.ts'
 
-export interface ConsumerParts<Out> extends WorkerParts<Out>, ReporterParts {
+export interface ConsumerParts<Out> extends WorkerParts<Out>, HeldTasksParts, ClaimerParts, ReporterParts {
   readonly paused: () => boolean
-  /** Of the topic: its consumers in this process share it. */
+  /** The topic's, shared by all its consumers in this process. */
   readonly rateLimiter: RateLimiter
-  /** Calls of the handler at a time. */
+  /** Maximum number of concurrent handler calls. */
   readonly concurrency: number
-  /** The slots to pull, and of how many. */
+  /** The slots that this process pulls, and how many slots the topic has. */
   readonly share: () => { readonly owned: readonly number[]; readonly slots: number }
 }
 
 export interface StopReport {
-  /** Tasks whose handlers ended while we waited. */
+  /** Tasks whose handlers ended while `stop` waited. */
   readonly finished: number
-  /** Tasks given back: due at once for somebody else, no failure. */
+  /** Tasks given back: due at once for another consumer, without a failure. */
   readonly released: number
 }
+
+/** A claim that takes no tasks and only rescues expired leases. */
+const NO_TASKS = { limit: 0, from: 'lanes' } as const
 
 const BEGIN_TRIES = 3
 const BEGIN_RETRY_MS = 100
 
-export class RunningConsumer<Out> implements PullerHost {
+export class RunningConsumer<Out> implements PullerHost<Reservation> {
   readonly #parts: ConsumerParts<Out>
   readonly #capacity: Capacity
   readonly #reporter: Reporter
+  readonly #claimer: Claimer
+  readonly #heldTasks: HeldTasks
   readonly #worker: Worker<Out>
   readonly #oneByOne: boolean
   readonly #unwatch: () => void
   /** By slot. */
-  readonly #pullers = new Map<number, Puller>()
-  /** Of how many slots these are some; 0: none was dealt yet. */
+  readonly #pullers = new Map<number, Puller<Reservation>>()
+  /** The topic's number of slots; 0 before the first assignment. */
   #slots = 0
   #retired: Promise<unknown> = Promise.resolve()
   #queue: HeldTask[] = []
   #startsSoon = false
   #givenBackCount = 0
   #recordMs = Number.NEGATIVE_INFINITY
-  readonly #unanswered: UnansweredClaims
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
     this.#oneByOne = !parts.batched && parts.guard === null
-    this.#unanswered = new UnansweredClaims(parts.clock)
     this.#capacity = new Capacity(
       parts.clock,
       parts.rateLimiter,
@@ -69,19 +85,22 @@ export class RunningConsumer<Out> implements PullerHost {
       parts.batched,
     )
     this.#reporter = new Reporter(parts)
-    this.#worker = new Worker(parts, this.#capacity, this.#reporter, () => this.#goOn())
+    this.#claimer = new Claimer(parts, this.#reporter)
+    this.#heldTasks = new HeldTasks(parts, this.#capacity, this.#reporter)
+    this.#worker = new Worker(parts, this.#capacity, this.#heldTasks, this.#reporter, () => this.#startMore())
     this.#unwatch = parts.store.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
-      fence: (cell, key, stamp, cause) => this.#worker.fence(cell, key, stamp, cause),
-      limit: (cell, key, stamp, endMs) => this.#worker.limit(cell, key, stamp, endMs),
-      // Given back by its stamp, a task that was replaced answers 'stale', and the others come again at once.
+      fence: (cell, key, stamp, cause) => this.#heldTasks.fence(cell, key, stamp, cause),
+      limit: (cell, key, stamp, endMs) => this.#heldTasks.limit(cell, key, stamp, endMs),
+      // A fence may have been missed. A queued task that was replaced answers 'stale', the others are due again at once.
       missed: () => this.#giveBackQueue(),
     })
     this.deal()
   }
 
+  /** Tasks claimed whose outcome is not recorded yet. */
   get inFlightCount(): number {
-    return this.#worker.inFlightCount
+    return this.#heldTasks.count
   }
 
   /** Tasks whose handlers answered in time. */
@@ -89,19 +108,19 @@ export class RunningConsumer<Out> implements PullerHost {
     return this.#worker.finishedCount
   }
 
-  /** Outcomes that came too late to count. */
+  /** Outcomes that were not recorded because the claim no longer held the task. */
   get staleCount(): number {
-    return this.#worker.staleCount
+    return this.#heldTasks.staleCount
   }
 
-  /** The topic's configuration changed. */
+  /** Applies a change of the topic's configuration. */
   reconfigure(): void {
     if (this.#stopping !== null) return
     if (this.#parts.paused()) this.#giveBackQueue()
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
-  /** Other slots are ours. Nothing moves: only who looks changes, and what was claimed before is carried out here. */
+  /** Starts and stops pullers after a change of assignment. No task moves: tasks that are claimed already run here. */
   deal(): void {
     if (this.#stopping !== null) return
     const { clock, store, share, topic } = this.#parts
@@ -122,7 +141,7 @@ export class RunningConsumer<Out> implements PullerHost {
       this.#pullers.set(slot, puller)
       puller.start()
     }
-    // Those that stay may have waited among those that were forgotten.
+    // The callbacks of the pullers that stay were dropped too.
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
@@ -131,15 +150,15 @@ export class RunningConsumer<Out> implements PullerHost {
     return this.#stopping
   }
 
-  reserve(whenRoom: () => void): number {
-    return this.#takesWork() ? this.#capacity.reserve(whenRoom) : 0
+  reserve(whenFree: () => void): Reservation | null {
+    return this.#takesWork() ? this.#capacity.reserve(whenFree) : null
   }
 
-  reserveAlone(whenIdle: () => void): boolean {
-    return this.#takesWork() && this.#capacity.reserveAlone(whenIdle)
+  reserveAlone(whenIdle: () => void): Reservation | null {
+    return this.#takesWork() ? this.#capacity.reserveAlone(whenIdle) : null
   }
 
-  nextRoomMs(): number {
+  nextReserveMs(): number {
     return this.#takesWork() ? this.#capacity.nextMs() : Number.POSITIVE_INFINITY
   }
 
@@ -155,26 +174,25 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#reporter.callFailed('claim', error)
   }
 
-  async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
-    const { topic, store, clock } = this.#parts
-    const at = { topic, cell }
-    // After a stall, what we hold must not be rescued away from us by our own claim: leases first.
-    this.#worker.renew()
-    const sent = this.#unanswered.take(cell, from) ?? this.#newClaim(limit, from)
+  async claim(cell: number, reservation: Reservation | null): Promise<Claim> {
+    const { clock, settings } = this.#parts
+    const { limit, from } = reservation ?? NO_TASKS
+    // After a stall, our own claim must not rescue tasks that we hold: extend their leases first.
+    this.#heldTasks.renew()
     let taken = 0
-    let isAnswered = false
     try {
-      const claim = await store.claim(at, sent.request)
-      isAnswered = true
+      const answered = await this.#claimer.claim(cell, limit, from, settings().leaseMs)
+      const { claim } = answered
       taken = claim.tasks.length
-      if (taken > 0) this.#reached(claim.nowMs)
-      this.#reporter.poisoned(claim.poisoned)
-      if (taken > 0) this.#accept(new HeldClaim(at, sent, claim, clock.monotonicNow()), from)
+      if (taken > 0) {
+        this.#reached(claim.nowMs)
+        this.#accept(new HeldClaim(answered, clock.monotonicNow()), reservation)
+      }
       return claim
     } finally {
-      if (!isAnswered) this.#unanswered.keep(cell, sent)
       // A suspect keeps its reservation until it has started.
-      if (from === 'lanes' || taken === 0) this.#capacity.claimed(limit, taken)
+      if (reservation !== null && (from === 'lanes' || taken === 0))
+        this.#capacity.claimed(reservation, taken)
       this.#capacity.offer()
     }
   }
@@ -183,41 +201,33 @@ export class RunningConsumer<Out> implements PullerHost {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  #newClaim(limit: number, from: 'lanes' | 'suspects'): SentClaim {
-    const { clock, random, settings } = this.#parts
-    const { leaseMs, mergeMs } = settings()
-    const request = { req: random.uniqueId(), limit, leaseMs, from, wholePrefixes: mergeMs > 0 }
-    return { request, sentMs: clock.monotonicNow() }
-  }
-
-  /** What one puller heard of the timetable's clock, the others need not find out. */
+  /** Passes the timetable's clock, as a claim of one puller returned it, to all pullers. */
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
     for (const puller of this.#pullers.values()) puller.reached(recordMs)
   }
 
-  #accept(claim: HeldClaim, from: 'lanes' | 'suspects'): void {
-    this.#worker.hold(claim)
-    if (from === 'suspects') return void this.#runAlone(claim.tasks[0] as HeldTask)
+  #accept(claim: HeldClaim, reservation: Reservation | null): void {
+    this.#heldTasks.hold(claim)
+    if (reservation?.from === 'suspects') return void this.#runAlone(claim.tasks[0] as HeldTask, reservation)
     for (const held of claim.tasks) this.#queue.push(held)
     this.#capacity.queued = this.#queue.length
     if (this.#takesWork()) this.#start()
     else this.#giveBackQueue()
   }
 
-  /** A suspect's start is recorded before it starts: only then can a lost lease be held against it. */
-  async #runAlone(held: HeldTask): Promise<void> {
-    const { number, isAmongOthers } = this.#capacity.turn
-    const ours = isAmongOthers || (await this.#begin(held))
-    if (ours && this.#takesWork())
-      void this.#worker.perform([held]).then(() => this.#capacity.endTurn(number))
-    else this.#worker.giveBack(held)
-    this.#capacity.claimed(1, 1)
+  /** Runs a suspect. Its start is recorded first: only then can a lost lease be held against it. */
+  async #runAlone(held: HeldTask, reservation: SuspectReservation): Promise<void> {
+    const isOurs = reservation.isAmongOthers || (await this.#begin(held))
+    if (isOurs && this.#takesWork())
+      void this.#worker.perform([held]).then(() => this.#capacity.endAlone(reservation))
+    else this.#heldTasks.giveBack(held)
+    this.#capacity.claimed(reservation, 1)
     this.#worker.progress()
   }
 
-  /** Repeated when it fails: it may have taken effect, and a start on record that never happened could convict. */
+  /** Retried on failure: the call may have taken effect, and a recorded start without a run could make the task poison. */
   async #begin({ claim, entry }: HeldTask): Promise<boolean> {
     const { store, clock } = this.#parts
     for (let tries = 1; ; tries++) {
@@ -235,7 +245,7 @@ export class RunningConsumer<Out> implements PullerHost {
     return this.#stopping === null && !this.#parts.paused()
   }
 
-  /** Batches wait for the end of the turn: what all pullers claimed at one moment then comes in one call. */
+  /** Batches wait for one turn of the event loop, so that one call gets what all pullers claimed at the same moment. */
   #start(): void {
     if (!this.#parts.batched) return this.#startNow()
     if (this.#startsSoon) return
@@ -247,8 +257,8 @@ export class RunningConsumer<Out> implements PullerHost {
   }
 
   #startNow(): void {
-    while (this.#queue.length > 0 && this.#capacity.freePlaces > 0 && this.#takesWork()) {
-      // Out of the queue first: the handler starts before this returns, and may pause the topic.
+    while (this.#queue.length > 0 && this.#capacity.freePermits > 0 && this.#takesWork()) {
+      // Take tasks off the queue first: the handler starts synchronously, and may pause the topic.
       const batch = this.#oneByOne ? null : this.#queue.splice(0, this.#callSize())
       const one = batch === null ? this.#queue.shift() : undefined
       this.#capacity.queued = this.#queue.length
@@ -259,13 +269,13 @@ export class RunningConsumer<Out> implements PullerHost {
 
   #callSize(): number {
     const { batched, settings } = this.#parts
-    if (!batched) return this.#capacity.freePlaces
+    if (!batched) return this.#capacity.freePermits
     const { batchSize, mergeMs } = settings()
     return mergeMs === 0 ? batchSize : wholePrefixes(this.#queue, batchSize)
   }
 
-  /** A place became free: start what waits, tell pullers of room. */
-  #goOn(): void {
+  /** A permit became free: starts queued tasks, then offers the capacity to pullers. */
+  #startMore(): void {
     if (this.#queue.length > 0) this.#start()
     this.#capacity.offer()
   }
@@ -277,7 +287,8 @@ export class RunningConsumer<Out> implements PullerHost {
     await Promise.all([this.#retired, ...[...this.#pullers.values()].map((puller) => puller.stop())])
     await this.#worker.quiet(timeoutMs)
     const finished = this.#worker.finishedCount - finishedBefore
-    const { released } = await this.#worker.stop()
+    const { released } = this.#worker.stop()
+    await this.#heldTasks.stop()
     this.#unwatch()
     return { finished, released: this.#givenBackCount - givenBackBefore + released }
   }
@@ -287,11 +298,11 @@ export class RunningConsumer<Out> implements PullerHost {
     this.#queue = []
     this.#capacity.queued = 0
     this.#givenBackCount += given.length
-    for (const held of given) this.#worker.giveBack(held)
+    for (const held of given) this.#heldTasks.giveBack(held)
   }
 }
 
-/** How many tasks make a call of at most `max` that splits no prefix, unless one prefix alone is larger. */
+/** Returns how many tasks make a call of at most `max` that splits no prefix, unless one prefix alone is larger. */
 function wholePrefixes(queue: readonly HeldTask[], max: number): number {
   const next = queue[max]
   if (next === undefined) return max

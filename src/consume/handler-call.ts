@@ -8,16 +8,16 @@ export type AbortCode = 'timeout' | 'closed' | 'cancelled' | 'lease-lost'
 
 const ABORT_MESSAGES: Record<AbortCode, string> = {
   timeout: 'the handler ran longer than the topic allows; the attempt counts as a failure',
-  closed: 'the consumer was stopped; the task will be given to somebody else',
+  closed: 'the consumer was stopped; the task will be delivered to another consumer',
   cancelled: 'the task was cancelled; no attempt follows this one',
-  'lease-lost': 'the claim is not ours any more; what this handler answers will not count',
+  'lease-lost': "the lease is lost; this handler's outcome will not be recorded",
 }
 
 export interface Context {
-  /** Aborts when the answer no longer counts; `signal.reason.code` says why. */
+  /** Aborts when the handler's outcome can no longer be recorded; `signal.reason.code` is the reason. */
   readonly signal: AbortSignal
   readonly logger: Logger
-  /** With a ledger and `transaction: true`: what is written through it commits together with the outcome. */
+  /** Set if the topic has a ledger and `transaction: true`: writes through it commit together with the outcome. */
   readonly tx?: Tx
 }
 
@@ -26,30 +26,30 @@ export interface TransactionContext extends Context {
   readonly tx: HandlerTx
 }
 
-/** One call of a handler (or a guard): its tasks, its deadline, its signal. */
-export class Call implements HeapMember {
+/** One call of a handler or a guard: its tasks, its timeout, its signal. */
+export class HandlerCall implements HeapMember {
   readonly key: string
   readonly tasks: readonly HeldTask[]
-  /** How much of the consumer's concurrency it takes. */
-  readonly places: number
+  /** How much of the consumer's concurrency the call takes. */
+  readonly permits: number
   readonly timeoutMs: number
   readonly context: Context
   position = -1
-  #abandoned = false
+  #isAbandoned = false
   #onAbandon: (() => void) | null = null
   #controller: AbortController | null = null
   #abortedAs: AbortCode | null = null
 
-  constructor(tasks: readonly HeldTask[], places: number, timeoutMs: number, logger: Logger) {
+  constructor(tasks: readonly HeldTask[], permits: number, timeoutMs: number, logger: Logger) {
     this.key = tasks[0]?.entry.key ?? ''
     this.tasks = tasks
-    this.places = places
+    this.permits = permits
     this.timeoutMs = timeoutMs
     this.context = new LazyContext(this, logger)
     for (const task of tasks) task.call = this
   }
 
-  /** Made when somebody asks for it: most handlers do not, and an AbortController costs more than a short handler. */
+  /** Created on first use: most handlers never read it, and an AbortController costs more than a short handler. */
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController()
@@ -58,24 +58,24 @@ export class Call implements HeapMember {
     return this.#controller.signal
   }
 
-  /** The same for a handler whose writes and outcomes are one transaction. */
+  /** Returns the context for a handler that runs inside `tx`. */
   within(tx: Tx): Context {
     return new LazyContext(this, this.context.logger, tx)
   }
 
-  /** Nobody waits for its answer any more; its place is free. */
+  /** True once the consumer no longer waits for the handler; its permits are free again. */
   get isAbandoned(): boolean {
-    return this.#abandoned
+    return this.#isAbandoned
   }
 
   abandon(): void {
-    this.#abandoned = true
+    this.#isAbandoned = true
     this.#onAbandon?.()
   }
 
-  /** What `answer` brings, or null once the call is abandoned: a handler that hangs must not hang us. */
+  /** Resolves as `answer` does, or with null once the call is abandoned: a hanging handler must not hang the consumer. */
   orAbandoned<T>(answer: Promise<T>): Promise<T | null> {
-    if (this.#abandoned) return Promise.resolve(null)
+    if (this.#isAbandoned) return Promise.resolve(null)
     const abandoned = new Promise<null>((resolve) => {
       this.#onAbandon = () => resolve(null)
     })
@@ -88,7 +88,7 @@ export class Call implements HeapMember {
     this.#controller?.abort(reason(code))
   }
 
-  /** One task of the call is not ours any more. The others still are: only the last one takes the signal along. */
+  /** Fences one task of the call. The signal aborts only when no task is left whose outcome can be recorded. */
   fence(task: HeldTask, code: AbortCode): void {
     task.fenced = true
     if (this.tasks.every((other) => other.fenced || other.ended)) this.abort(code)
@@ -96,11 +96,11 @@ export class Call implements HeapMember {
 }
 
 class LazyContext implements Context {
-  readonly #call: Call
+  readonly #call: HandlerCall
   readonly logger: Logger
   declare readonly tx?: Tx
 
-  constructor(call: Call, logger: Logger, tx?: Tx) {
+  constructor(call: HandlerCall, logger: Logger, tx?: Tx) {
     this.#call = call
     this.logger = logger
     if (tx !== undefined) this.tx = tx

@@ -1,20 +1,22 @@
 import type { Clock } from '../clock.ts'
+import { Alarm } from '../lib/alarm.ts'
 import { Heap } from '../lib/heap.ts'
 import type { Logger } from '../telemetry/logger.ts'
-import { Alarm } from '../lib/alarm.ts'
-import { Call } from './handler-call.ts'
-import type { HeldTask } from './held.ts'
 import type { Capacity } from './capacity.ts'
+import { HandlerCall } from './handler-call.ts'
+import type { HeldTask } from './held.ts'
 
-/** The handlers that run right now, and until when each may. */
-export class Calls {
+/** The handler calls that run now, with their timeouts. */
+export class HandlerCalls {
   readonly #clock: Clock
   readonly #capacity: Capacity
   readonly #logger: Logger
   readonly #timeoutMs: () => number
   readonly #onTimeout: (tasks: readonly HeldTask[], timeoutMs: number) => void
-  readonly #running = new Heap<Call>()
+  readonly #running = new Heap<HandlerCall>()
   readonly #alarm: Alarm
+  /** Tasks whose handlers answered in time. */
+  finishedCount = 0
 
   constructor(
     clock: Clock,
@@ -35,23 +37,25 @@ export class Calls {
     return this.#running.size
   }
 
-  open(tasks: readonly HeldTask[], places: number): Call {
-    const call = new Call(tasks, places, this.#timeoutMs(), this.#logger)
-    this.#capacity.occupy(places)
+  /** Starts the timeout of a call. A guard or a schema takes no permits: the permits of its tasks are taken already. */
+  open(tasks: readonly HeldTask[], permits: number): HandlerCall {
+    const call = new HandlerCall(tasks, permits, this.#timeoutMs(), this.#logger)
+    this.#capacity.acquire(permits)
     this.#running.push(call, this.#clock.monotonicNow() + call.timeoutMs)
     this.#alarm.noLaterThan(this.#running.headScore())
     return call
   }
 
-  /** The handler answered. False: nobody waits for it any more, its tasks were dealt with meanwhile. */
-  end(call: Call): boolean {
+  /** Ends a call whose handler answered. Returns false if it was abandoned before: its tasks already have an outcome. */
+  end(call: HandlerCall): boolean {
     if (call.isAbandoned) return false
     this.#close(call)
+    if (call.permits > 0) this.finishedCount += call.tasks.length
     return true
   }
 
-  /** Takes every running call out of our hands; the answers will not be listened to. */
-  abandonAll(): Call[] {
+  /** Abandons every running call and returns them; their answers will be ignored. */
+  abandonAll(): HandlerCall[] {
     const calls = [...this.#running.entries()].map(([call]) => call)
     for (const call of calls) this.#abandon(call)
     this.#alarm.off()
@@ -61,7 +65,7 @@ export class Calls {
   #expire(): void {
     const nowMs = this.#clock.monotonicNow()
     while (this.#running.headScore() <= nowMs) {
-      const call = this.#running.head() as Call
+      const call = this.#running.head() as HandlerCall
       this.#abandon(call)
       call.abort('timeout')
       this.#onTimeout(call.tasks, call.timeoutMs)
@@ -69,15 +73,15 @@ export class Calls {
     this.#alarm.noLaterThan(this.#running.headScore())
   }
 
-  #abandon(call: Call): void {
+  #abandon(call: HandlerCall): void {
     call.abandon()
     this.#close(call)
   }
 
-  #close(call: Call): void {
+  #close(call: HandlerCall): void {
     this.#running.remove(call)
-    this.#capacity.vacate(call.places)
-    // A guard or a schema has no place of its own, and is not what the rate of work is measured by.
-    if (call.places > 0) this.#capacity.finished(call.tasks.length)
+    this.#capacity.release(call.permits)
+    // Guards and schemas do not count toward the measured rate of work, from which the prefetch follows.
+    if (call.permits > 0) this.#capacity.finished(call.tasks.length)
   }
 }

@@ -1,33 +1,28 @@
-/** What this process holds: claim calls and their tasks, from the claim to the settled outcome. */
+/** A claim and its tasks while this process holds them: from the answered claim to the recorded outcomes. */
 import type { HeapMember } from '../lib/heap.ts'
-import type { CellAddress, Claim, ClaimedTask, ClaimRequest } from '../timetable.ts'
-import type { Call } from './handler-call.ts'
-
-/** A claim call, with the moment it was sent first. */
-export interface SentClaim {
-  readonly request: ClaimRequest
-  readonly sentMs: number
-}
+import type { CellAddress, ClaimedTask } from '../timetable.ts'
+import type { AnsweredClaim } from './claimer.ts'
+import type { HandlerCall } from './handler-call.ts'
 
 export class HeldClaim implements HeapMember {
-  /** The request that made it: what the lease is extended by. */
+  /** The id of the claim request, by which the lease is extended. */
   readonly key: string
   readonly at: CellAddress
   readonly stamp: number
   readonly leaseMs: number
   readonly tasks: readonly HeldTask[]
-  /** Monotonic: until then nobody else can have its tasks. Counted from before the claim was sent. */
+  /** Monotonic end of the lease, counted from before the claim was sent: until then no other process has its tasks. */
   trustedUntilMs: number
-  /** Extensions sent so far: only the answer to the newest may raise the trust. */
+  /** Extensions sent so far: only the answer to the newest may raise `trustedUntilMs`. */
   renewals = 0
   /** Tasks whose outcome is not recorded yet. */
   open: number
   position = -1
-  /** The timetable's clock when the claim was made, and ours when we heard of it. */
+  /** The timetable's clock when the claim was made, and our monotonic clock when its answer arrived. */
   readonly #nowMs: number
-  readonly #heardMs: number
+  readonly #answeredMs: number
 
-  constructor(at: CellAddress, { request, sentMs }: SentClaim, claim: Claim, heardMs: number) {
+  constructor({ at, request, sentMs, claim }: AnsweredClaim, answeredMs: number) {
     this.key = request.req
     this.at = at
     this.leaseMs = request.leaseMs
@@ -36,25 +31,25 @@ export class HeldClaim implements HeapMember {
     this.open = claim.tasks.length
     this.trustedUntilMs = sentMs + request.leaseMs
     this.#nowMs = claim.nowMs
-    this.#heardMs = heardMs
+    this.#answeredMs = answeredMs
   }
 
-  /** The timetable's clock at a moment of ours: a worker's wall clock is never asked. */
+  /** Returns the timetable's clock at a moment of our monotonic clock. This machine's wall clock is never read. */
   recordMs(monotonicMs: number): number {
-    return this.#nowMs + Math.max(0, Math.floor(monotonicMs - this.#heardMs))
+    return this.#nowMs + Math.max(0, Math.floor(monotonicMs - this.#answeredMs))
   }
 }
 
 export class HeldTask {
   readonly claim: HeldClaim
   readonly entry: ClaimedTask
-  /** Its outcome is decided; whatever its handler says after that is not listened to. */
+  /** True once the outcome is decided; an answer of the handler after that is ignored. */
   ended = false
-  /** The call it runs in, if it runs. */
-  call: Call | null = null
-  /** Cancelled or replaced by somebody while we hold it, or its lease is lost. */
+  /** The handler call that the task runs in; null while it does not run. */
+  call: HandlerCall | null = null
+  /** True if the task was cancelled or replaced while we hold it, or its lease is lost. */
   fenced = false
-  /** Monotonic, where its lease ends before that of the others of its claim. */
+  /** Monotonic end of the task's own lease, if it ends before the lease of its claim. */
   trustedUntilMs = Number.POSITIVE_INFINITY
 
   constructor(claim: HeldClaim, entry: ClaimedTask) {

@@ -1,10 +1,10 @@
 /**
- * The pull job of one slot. It sleeps until the next moment at which one of its cells has something to do, claims
- * what there is room for, and hands it over; an earlier arrival wakes it. There is no polling interval: the look
- * that each cell gets now and then only guards against a lost wake and a stepping clock.
+ * The pull job of one slot. It sleeps until one of its cells has a task due, claims what there is capacity for, and hands
+ * the tasks over. A wake shortens the sleep. There is no polling interval: the periodic look at each cell only guards
+ * against a lost wake and a stepping clock.
  *
- * All its times are monotonic ms of this process, computed from what the timetable said ('rings in 250 ms'), never
- * from this machine's wall clock.
+ * All times are monotonic ms of this process, computed from the timetable's answers ('rings in 250 ms'), never from this
+ * machine's wall clock.
  */
 import type { Clock } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
@@ -12,45 +12,49 @@ import { Alarm } from '../lib/alarm.ts'
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** After a failed claim, the wait before the next try; doubled up to the second figure. */
+/** Delay before the retry of a failed claim; doubled after each failure up to the second figure. */
 const RETRY_MS_MIN = 100
 const RETRY_MS_MAX = 5_000
 
-export interface PullerHost {
-  /** Reserves room for tasks. 0: full, paused, or held to a rate; `whenRoom` is called when it is worth asking again. */
-  reserve(whenRoom: () => void): number
-  /** Reserves the consumer for one suspect. False: not yet; `whenIdle` is called when it is worth asking again. */
-  reserveAlone(whenIdle: () => void): boolean
-  /** Claims up to `limit` tasks and takes them over; what was reserved and not needed is given back. */
-  claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim>
-  /** Asks when the cell has something to do, and does nothing about it. */
+/** What a puller claims for: a consumer, or the pending HTTP pulls of a topic. `R` is a reservation of capacity. */
+export interface PullerHost<R> {
+  /** Reserves capacity for a claim. Returns null if full, paused or rate limited; `whenFree` is called to try again. */
+  reserve(whenFree: () => void): R | null
+  /** Reserves capacity for one suspect. Returns null if it has to wait; `whenIdle` is called to try again. */
+  reserveAlone(whenIdle: () => void): R | null
+  /**
+   * Claims the tasks of a reservation and takes them over; unused capacity is free again. Without a reservation the claim
+   * takes no tasks and only rescues expired leases.
+   */
+  claim(cell: number, reservation: R | null): Promise<Claim>
+  /** Returns when the cell has something to do, without claiming. */
   look(cell: number): Promise<Look>
-  /** When it is worth asking for room again without being called: monotonic, Infinity for never. */
-  nextRoomMs(): number
-  /** When it is worth asking to be alone again. Infinity: `whenIdle` is called. */
+  /** Returns the monotonic time at which `reserve` may succeed without a callback; Infinity for never. */
+  nextReserveMs(): number
+  /** Returns when `reserveAlone` may succeed. Infinity: wait for the callback of `whenIdle`. */
   nextAloneMs(whenIdle: () => void): number
-  /** This puller is done for now: room that it was called for and did not need goes to the next. */
+  /** This puller is done for now: capacity that it was called for and did not need goes to the next one. */
   passOn(): void
   onError(error: unknown): void
 }
 
-/** When each cell wants to be looked at, and why. */
+/** The times at which a cell needs attention, by reason. */
 interface CellTimes {
   ringMs: number
-  /** The same moment by the timetable's clock. */
+  /** `ringMs` by the timetable's clock. */
   ringRecordMs: number
-  /** The earliest wake since the last claim was sent: its answer may not know of it. */
+  /** The earliest wake since the last claim was sent: the answer to that claim may not include it. */
   wokenMs: number
   wokenRecordMs: number
   suspectMs: number
   leaseEndMs: number
   lookMs: number
-  /** Claims of this cell that failed in a row, and when to try again: the other cells do not wait for it. */
+  /** Claims of this cell that failed in a row, and the time of the retry. Other cells do not wait for it. */
   failures: number
   notBeforeMs: number
 }
 
-/** Before the first look: look now. */
+/** The times of a cell before its first claim: due now. */
 const UNKNOWN: CellTimes = {
   ringMs: 0,
   ringRecordMs: NEVER,
@@ -63,19 +67,19 @@ const UNKNOWN: CellTimes = {
   notBeforeMs: 0,
 }
 
-export class Puller {
+export class Puller<R> {
   readonly #clock: Clock
-  readonly #host: PullerHost
+  readonly #host: PullerHost<R>
   readonly #lookMs: number
   readonly #times = new Map<number, CellTimes>()
   readonly #alarm: Alarm
   #loop: Promise<void> | null = null
-  #stopped = false
-  #nudged = false
+  #isStopped = false
+  #isNudged = false
   #wakeUp: (() => void) | null = null
   #sleepsUntilMs = NEVER
 
-  constructor(clock: Clock, host: PullerHost, cells: readonly number[], lookMs: number) {
+  constructor(clock: Clock, host: PullerHost<R>, cells: readonly number[], lookMs: number) {
     this.#clock = clock
     this.#host = host
     this.#lookMs = lookMs
@@ -87,9 +91,9 @@ export class Puller {
     this.#loop ??= this.#run()
   }
 
-  /** Claims nothing more; resolves when the claim under way is handed over. */
+  /** Stops claiming. Resolves when the claim under way is handed over. */
   async stop(): Promise<void> {
-    this.#stopped = true
+    this.#isStopped = true
     this.#alarm.off()
     this.nudge()
     await this.#loop
@@ -99,7 +103,7 @@ export class Puller {
   wake(cell: number, inMs: number, ringRecordMs: number): void {
     const times = this.#times.get(cell)
     if (times === undefined) return
-    // Somebody spoke of this cell, or its store is back: what failed before says nothing any more.
+    // The store can be reached again: no need to wait for the retry of a failed claim.
     times.failures = 0
     times.notBeforeMs = 0
     const atMs = this.#clock.monotonicNow() + Math.max(0, inMs)
@@ -108,46 +112,46 @@ export class Puller {
       times.wokenRecordMs = ringRecordMs
     }
     this.#takeWake(times)
-    if (!this.#stopped) this.#alarm.noLaterThan(times.ringMs)
+    if (!this.#isStopped) this.#alarm.noLaterThan(times.ringMs)
   }
 
   /**
-   * The timetable's clock has reached `recordMs`, as a claim of some other puller just heard. Our own estimate lags
-   * by up to a millisecond: without this, tasks of one moment would come in as many pieces as there are pullers.
+   * The timetable's clock has reached `recordMs`, as a claim of another puller just returned. Our own estimate lags by up
+   * to a millisecond: without this, tasks of one moment would arrive in as many batches as there are pullers.
    */
   reached(recordMs: number): void {
     const nowMs = this.#clock.monotonicNow()
-    // Its own timer may be due and not have rung: timers go by whole milliseconds.
-    let rings = this.#sleepsUntilMs <= nowMs
+    // Our own timer may be due without having fired: timers have a resolution of one millisecond.
+    let isDue = this.#sleepsUntilMs <= nowMs
     for (const times of this.#times.values()) {
       if (times.ringRecordMs > recordMs || times.ringMs <= nowMs) continue
       times.ringMs = nowMs
-      rings = true
+      isDue = true
     }
-    if (rings) this.nudge()
+    if (isDue) this.nudge()
   }
 
-  /** Something changed (room, configuration): look again now. */
+  /** Starts the next pass now, because capacity or configuration changed. */
   readonly nudge = (): void => {
-    this.#nudged = true
+    this.#isNudged = true
     this.#wakeUp?.()
   }
 
-  /** One pass over the cells whose time has come, the most overdue first. Answers when to come back. */
+  /** Makes one pass over the cells that are due, the most overdue first. Returns the time of the next pass. */
   async step(): Promise<number> {
     const seen = new Set<CellTimes>()
-    let starved = false
+    let isStarved = false
     for (let next = this.#mostOverdue(seen); next !== null; next = this.#mostOverdue(seen)) {
       seen.add(next.times)
-      if ((await this.#guardedPull(next.cell, next.times)) === 'no-room') starved = true
+      if ((await this.#guardedPull(next.cell, next.times)) === 'no-capacity') isStarved = true
     }
     this.#host.passOn()
-    return this.#stopped ? NEVER : this.#nextMs(starved)
+    return this.#isStopped ? NEVER : this.#nextMs(isStarved)
   }
 
-  /** Asked anew after each claim: its answer may have told us that the time of others has come, too. */
+  /** Computed anew after each claim: its answer may show that other cells are due, too. */
   #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
-    if (this.#stopped) return null
+    if (this.#isStopped) return null
     const nowMs = this.#clock.monotonicNow()
     let most: { cell: number; times: CellTimes } | null = null
     for (const [cell, times] of this.#times) {
@@ -158,17 +162,17 @@ export class Puller {
   }
 
   async #run(): Promise<void> {
-    while (!this.#stopped) {
-      this.#nudged = false
+    while (!this.#isStopped) {
+      this.#isNudged = false
       const nextMs = await this.step()
-      if (this.#nudged) continue
-      // Between two passes the event loop gets its turn, so that a long backlog does not starve timers and I/O.
+      if (this.#isNudged) continue
+      // Yield to the event loop between two passes, so that a long backlog does not starve timers and I/O.
       if (nextMs <= this.#clock.monotonicNow()) await this.#clock.turn()
       else await this.#sleepUntil(nextMs)
     }
   }
 
-  async #guardedPull(cell: number, times: CellTimes): Promise<'pulled' | 'no-room' | 'waits'> {
+  async #guardedPull(cell: number, times: CellTimes): Promise<'pulled' | 'no-capacity' | 'waits'> {
     try {
       const pulled = await this.#pull(cell, times)
       times.failures = 0
@@ -181,23 +185,24 @@ export class Puller {
     }
   }
 
-  async #pull(cell: number, times: CellTimes): Promise<'pulled' | 'no-room' | 'waits'> {
+  async #pull(cell: number, times: CellTimes): Promise<'pulled' | 'no-capacity' | 'waits'> {
     const nowMs = this.#clock.monotonicNow()
-    if (times.suspectMs <= nowMs && this.#host.reserveAlone(this.nudge)) {
-      await this.#claim(cell, times, 1, 'suspects')
+    const alone = times.suspectMs <= nowMs ? this.#host.reserveAlone(this.nudge) : null
+    if (alone !== null) {
+      await this.#claim(cell, times, alone)
       return 'pulled'
     }
-    const wanted = times.ringMs <= nowMs
-    const room = wanted ? this.#host.reserve(this.nudge) : 0
-    // Without room there is still a reason to call: leases that ran out are rescued by a claim of nothing.
-    if (room > 0 || times.leaseEndMs <= nowMs) await this.#claim(cell, times, room, 'lanes')
+    const isDue = times.ringMs <= nowMs
+    const reservation = isDue ? this.#host.reserve(this.nudge) : null
+    // Expired leases are rescued by a claim even if there is no capacity for tasks.
+    if (reservation !== null || times.leaseEndMs <= nowMs) await this.#claim(cell, times, reservation)
     else if (times.lookMs <= nowMs) await this.#look(cell, times)
-    return !wanted ? 'waits' : room === 0 ? 'no-room' : 'pulled'
+    return !isDue ? 'waits' : reservation === null ? 'no-capacity' : 'pulled'
   }
 
-  async #claim(cell: number, times: CellTimes, limit: number, from: 'lanes' | 'suspects'): Promise<void> {
+  async #claim(cell: number, times: CellTimes, reservation: R | null): Promise<void> {
     times.wokenMs = NEVER
-    const claim = await this.#host.claim(cell, limit, from)
+    const claim = await this.#host.claim(cell, reservation)
     const nowMs = this.#clock.monotonicNow()
     const inMs = (recordMs: number | null) =>
       recordMs === null ? NEVER : nowMs + Math.max(0, recordMs - claim.nowMs)
@@ -209,7 +214,7 @@ export class Puller {
     times.lookMs = this.#nextLookMs(nowMs)
   }
 
-  /** In case a wake was lost, or the timetable's clock stepped: what we know can only have come nearer. */
+  /** Guards against a lost wake and a step of the timetable's clock. A look only moves times nearer, never away. */
   async #look(cell: number, times: CellTimes): Promise<void> {
     const { ringInMs, leaseEndInMs } = await this.#host.look(cell)
     const nowMs = this.#clock.monotonicNow()
@@ -221,25 +226,25 @@ export class Puller {
     times.lookMs = this.#nextLookMs(nowMs)
   }
 
-  /** At whole multiples, so that the cells are looked at together and not one by one. */
+  /** Returns a whole multiple of the interval, so that all cells are looked at together. */
   #nextLookMs(nowMs: number): number {
     return (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }
 
-  /** Of what a claim said and what a wake said since it was sent, the nearer counts. */
+  /** Applies a wake that arrived since the last claim was sent, if it rings before the answer of that claim. */
   #takeWake(times: CellTimes): void {
     if (times.wokenMs >= times.ringMs) return
     times.ringMs = times.wokenMs
     times.ringRecordMs = times.wokenRecordMs
   }
 
-  /** A starved puller is nudged when there is room: until then, what has rung already is no reason to get up. */
-  #nextMs(starved: boolean): number {
+  /** A starved puller is nudged when there is capacity: until then it does not wake up for tasks that are due. */
+  #nextMs(isStarved: boolean): number {
     const nowMs = this.#clock.monotonicNow()
-    let nextMs = starved ? this.#host.nextRoomMs() : NEVER
+    let nextMs = isStarved ? this.#host.nextReserveMs() : NEVER
     for (const times of this.#times.values()) {
-      const ringMs = starved && times.ringMs <= nowMs ? NEVER : times.ringMs
-      // A suspect whose time has come waits for the whole consumer, which nudges, or says when to ask.
+      const ringMs = isStarved && times.ringMs <= nowMs ? NEVER : times.ringMs
+      // A suspect that is due waits until the host is idle. The host nudges, or returns when to try again.
       const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this.nudge) : times.suspectMs
       const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
       nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))

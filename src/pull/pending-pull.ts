@@ -1,29 +1,29 @@
 import type { ClaimedTask } from '../timetable.ts'
 
-/** A task that a claim brought for somebody who waits, and what proves the claim. */
+/** A task that was claimed for a pending pull, with the fields of its token. */
 export interface Pulled {
   readonly entry: ClaimedTask
   readonly cell: number
   readonly stamp: number
   readonly req: string
-  /** The timetable's clock when it was handed over. */
+  /** The timetable's clock when the task was claimed. */
   readonly firedMs: number
   readonly leaseUntilMs: number
-  /** Monotonic: nobody else can have it before its lease is over, counted from here. */
+  /** Monotonic. The lease counts from here: no other process has the task before it ends. */
   readonly sentMs: number
   readonly leaseMs: number
 }
 
-/** One call that asks for tasks and waits for them. */
+/** A client's call for up to `limit` tasks that waits until there are some. */
 export class PendingPull {
   readonly leaseMs: number
   readonly #limit: number
   readonly #answer: (tasks: Pulled[]) => void
   readonly #tasks: Pulled[] = []
-  /** Places that claims under way may fill. */
+  /** Tasks that claims under way may return. */
   #reserved = 0
   #claims = 0
-  #isOver = false
+  #isExpired = false
   #isClosed = false
 
   constructor(limit: number, leaseMs: number, answer: (tasks: Pulled[]) => void) {
@@ -32,11 +32,12 @@ export class PendingPull {
     this.#answer = answer
   }
 
-  get room(): number {
+  /** How many more tasks may be claimed for this pull. */
+  get capacity(): number {
     return this.#isClosed ? 0 : this.#limit - this.#tasks.length - this.#reserved
   }
 
-  /** What one of so many claims may take of it. */
+  /** Returns the limit divided by the number of concurrent claims, but at least `least`. */
   share(claims: number, least: number): number {
     return Math.max(least, Math.ceil(this.#limit / claims))
   }
@@ -45,30 +46,30 @@ export class PendingPull {
     return this.#isClosed
   }
 
-  /** Nothing has come, and nothing is on its way. */
+  /** True if the pull has no task, and no claim for it is under way. */
   get isEmpty(): boolean {
     return !this.#isClosed && this.#tasks.length === 0 && this.#claims === 0
   }
 
-  /** Something has come, or the time is up, and nothing more is on its way. */
-  get isSettled(): boolean {
-    return this.#claims === 0 && (this.#tasks.length > 0 || this.#isOver)
+  /** True if the pull can be answered: it has tasks or its wait expired, and no claim for it is under way. */
+  get isComplete(): boolean {
+    return this.#claims === 0 && (this.#tasks.length > 0 || this.#isExpired)
   }
 
-  /** It waits no longer than for what is on its way. */
-  timeIsUp(): void {
-    this.#isOver = true
+  /** Ends the wait: from now on the pull waits only for claims that are under way. */
+  expire(): void {
+    this.#isExpired = true
   }
 
-  /** A claim is sent for it. */
-  reserve(places: number): void {
-    this.#reserved += places
+  /** Reserves `count` tasks for a claim that is sent now. */
+  reserve(count: number): void {
+    this.#reserved += count
     this.#claims++
   }
 
-  /** It came back. */
-  release(places: number, tasks: readonly Pulled[]): void {
-    this.#reserved -= places
+  /** Ends a reservation with the tasks that the claim returned. */
+  release(count: number, tasks: readonly Pulled[]): void {
+    this.#reserved -= count
     this.#claims--
     for (const task of tasks) this.#tasks.push(task)
   }

@@ -1,97 +1,96 @@
 /**
- * Those who wait for tasks of a topic, and the pullers that claim for them. The pullers are those of any consumer, over all
- * cells: whoever waits gets what is due, whichever process owns the slot; claims are atomic, so that two processes which
- * reach for the same task cost a call in vain. They claim only while somebody waits, and what nobody asks about for a while
- * is not watched any more.
+ * The HTTP pulls of a topic that wait for tasks, and the pullers that claim for them. The pullers cover all cells,
+ * whichever process owns the slot: a client gets what is due from any server. Claims are atomic, so two processes that
+ * claim the same task only waste a call. Pullers claim only while a pull waits. After `IDLE_MS` without a pull they stop.
  */
-import { ALL_CELLS, cellsOfSlot } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
-import type { Settings } from '../values/config.ts'
-import type { Random } from '../random.ts'
-import type { TaskStore } from '../store.ts'
-import type { CellAddress, Claim, Look, SettleOutcome } from '../timetable.ts'
 import { lateOutcome } from '../consume/admission.ts'
-import { groupBy } from '../lib/group-by.ts'
-import { PendingPull, type Pulled } from './pending-pull.ts'
-import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
-import type { SentClaim } from '../consume/held.ts'
-import type { Reporter } from '../consume/reporter.ts'
+import { type AnsweredClaim, Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
 import { Puller, type PullerHost } from '../consume/puller.ts'
-import { UnansweredClaims } from '../consume/unanswered-claims.ts'
+import type { Reporter } from '../consume/reporter.ts'
+import { groupBy } from '../lib/group-by.ts'
+import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
+import type { CellAddress, Claim, Look, SettleOutcome } from '../timetable.ts'
+import { ALL_CELLS, cellsOfSlot } from '../values/cell.ts'
+import { PendingPull, type Pulled } from './pending-pull.ts'
 
-export interface PendingPullsParts {
-  readonly topic: string
-  readonly store: TaskStore
+export interface PendingPullsParts extends ClaimerParts {
   readonly clock: Clock
-  readonly random: Random
   readonly rateLimiter: RateLimiter
-  readonly settings: () => Settings
   readonly paused: () => boolean
   /** This process's part of the topic's rate. */
   readonly rate: () => Rate | null
 }
 
-/** One claim call moves at most this many tasks. */
+/** A part of a pull that is set aside for one claim. */
+export interface PullReservation {
+  readonly from: ClaimSource
+  readonly pull: PendingPull
+  /** Tasks to claim. */
+  readonly limit: number
+  /** Tasks of the pull that are reserved. A suspect reserves all of them, to be the only task of its answer. */
+  readonly reserved: number
+}
+
+/** Maximum number of tasks per claim. */
 const CLAIM_MAX = 1_000
-/** Nobody asked for so long: the topic is left alone until somebody does. */
+/** Without a pull for this long, the topic's pullers stop until the next one. */
 const IDLE_MS = 60_000
-/** Of a claim that took more than this share of its lease to come back, too little is left to hand it on. */
+/** A claim whose answer took more than this part of its lease is given back: too little of the lease is left to hand on. */
 const SPENT_SHARE = 0.5
 const PULLERS = 16
-/** A claim takes at most its share of what is asked for, so that all cells are asked at once; fewer are not worth a call. */
+/** A claim takes at most its share of a pull, so that all pullers claim at once; a smaller share is not worth a call. */
 const SHARE_MIN = 8
 
-export class PendingPulls implements PullerHost {
+export class PendingPulls implements PullerHost<PullReservation> {
   readonly #parts: PendingPullsParts
   readonly #reporter: Reporter
+  readonly #claimer: Claimer
   /** First come, first served. */
-  readonly #waiting = new Set<PendingPull>()
-  /** Pullers that found nobody waiting, or nobody without anything yet. */
-  readonly #idle = new Set<() => void>()
-  #pullers: Puller[] = []
+  readonly #pulls = new Set<PendingPull>()
+  /** Callbacks of pullers that found no pull to claim for. */
+  readonly #waitingPullers = new Set<() => void>()
+  #pullers: Puller<PullReservation>[] = []
   #unwatch: () => void = () => {}
   #callOffIdle: () => void = () => {}
-  readonly #unanswered: UnansweredClaims
-  /** What nobody has waited for. */
+  /** Give-backs under way that no pull waits for. */
   readonly #givingBack = new Set<Promise<void>>()
-  /** Whom the claim is for that comes right after its reservation. */
-  #next: { readonly pull: PendingPull; readonly places: number } | null = null
-  #isClosed = false
+  #isStopped = false
 
   constructor(parts: PendingPullsParts, reporter: Reporter) {
     this.#parts = parts
     this.#reporter = reporter
-    this.#unanswered = new UnansweredClaims(parts.clock)
+    this.#claimer = new Claimer(parts, reporter)
   }
 
   get count(): number {
-    return this.#waiting.size
+    return this.#pulls.size
   }
 
-  /** Tasks as soon as there are any; none after `waitMs`, or when `signal` aborts. */
+  /** Resolves with up to `limit` tasks as soon as there are any; with none after `waitMs`, or when `signal` aborts. */
   wait(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<Pulled[]> {
-    if (this.#isClosed || signal.aborted) return Promise.resolve([])
+    if (this.#isStopped || signal.aborted) return Promise.resolve([])
     this.#open()
     return new Promise((resolve) => {
       const pull = new PendingPull(limit, leaseMs, (tasks) => {
         callOff()
         signal.removeEventListener('abort', leave)
-        this.#waiting.delete(pull)
-        if (this.#waiting.size === 0) this.#leaveSoon()
+        this.#pulls.delete(pull)
+        if (this.#pulls.size === 0) this.#closeWhenIdle()
         resolve(this.#fresh(tasks))
       })
       const leave = () => pull.close()
       const callOff = this.#parts.clock.after(waitMs, () => {
-        pull.timeIsUp()
-        this.#closeSoon(pull)
+        pull.expire()
+        this.#answerSoon(pull)
       })
       signal.addEventListener('abort', leave, { once: true })
-      this.#waiting.add(pull)
-      this.#callIdle()
+      this.#pulls.add(pull)
+      this.#callWaitingPullers()
     })
   }
 
-  /** Back to where they were, as if they had not been claimed. Never rejects: otherwise their lease ends. */
+  /** Returns tasks to the timetable, as if they had not been claimed. Never rejects: if it fails, their lease ends. */
   async giveBack(tasks: readonly Pulled[]): Promise<void> {
     const { store, topic } = this.#parts
     const outcome = { kind: 'return' } as const
@@ -107,93 +106,71 @@ export class PendingPulls implements PullerHost {
     )
   }
 
-  /** The topic was paused or resumed, or its rate is another one. */
+  /** Applies a change of the topic's configuration: paused, resumed, or another rate. */
   reconfigure(): void {
     for (const puller of this.#pullers) puller.nudge()
   }
 
   async stop(): Promise<void> {
-    this.#isClosed = true
-    for (const pull of this.#waiting) pull.close()
+    this.#isStopped = true
+    for (const pull of this.#pulls) pull.close()
     this.#callOffIdle()
     await this.#close()
     await Promise.all(this.#givingBack)
   }
 
-  reserve(whenRoom: () => void): number {
+  reserve(whenFree: () => void): PullReservation | null {
     const { rateLimiter, rate, clock } = this.#parts
-    const pull = this.#mayClaim() ? this.#firstWithRoom() : undefined
-    const wanted = Math.min(pull?.room ?? 0, pull?.share(PULLERS, SHARE_MIN) ?? 0, CLAIM_MAX)
-    const places = wanted === 0 ? 0 : rateLimiter.take(wanted, rate(), clock.monotonicNow())
-    if (pull === undefined || places === 0) {
-      this.#idle.add(whenRoom)
-      return 0
+    const pull = this.#mayClaim() ? this.#firstWithCapacity() : undefined
+    const wanted = Math.min(pull?.capacity ?? 0, pull?.share(PULLERS, SHARE_MIN) ?? 0, CLAIM_MAX)
+    const limit = wanted === 0 ? 0 : rateLimiter.take(wanted, rate(), clock.monotonicNow())
+    if (pull === undefined || limit === 0) {
+      this.#waitingPullers.add(whenFree)
+      return null
     }
-    this.#next = { pull, places }
-    pull.reserve(places)
-    return places
+    pull.reserve(limit)
+    return { from: 'lanes', pull, limit, reserved: limit }
   }
 
-  /** A suspect is alone in its answer: whoever gets it has nothing else of ours that it could take down. */
-  reserveAlone(whenIdle: () => void): boolean {
+  /** A suspect is the only task of its answer: if it crashes the client, no other task is lost with it. */
+  reserveAlone(whenIdle: () => void): PullReservation | null {
     const { rateLimiter, rate, clock } = this.#parts
-    const pull = this.#mayClaim() ? [...this.#waiting].find(({ isEmpty }) => isEmpty) : undefined
+    const pull = this.#mayClaim() ? [...this.#pulls].find(({ isEmpty }) => isEmpty) : undefined
     if (pull === undefined || rateLimiter.take(1, rate(), clock.monotonicNow()) === 0) {
-      this.#idle.add(whenIdle)
-      return false
+      this.#waitingPullers.add(whenIdle)
+      return null
     }
-    this.#next = { pull, places: pull.room }
-    pull.reserve(pull.room)
-    return true
+    const reserved = pull.capacity
+    pull.reserve(reserved)
+    return { from: 'suspects', pull, limit: 1, reserved }
   }
 
-  nextRoomMs(): number {
+  nextReserveMs(): number {
     const { rateLimiter, rate, clock } = this.#parts
-    if (!this.#mayClaim() || this.#firstWithRoom() === undefined) return Number.POSITIVE_INFINITY
+    if (!this.#mayClaim() || this.#firstWithCapacity() === undefined) return Number.POSITIVE_INFINITY
     const nowMs = clock.monotonicNow()
     return Math.max(nowMs, rateLimiter.nextMs(rate(), nowMs))
   }
 
   nextAloneMs(whenIdle: () => void): number {
-    this.#idle.add(whenIdle)
+    this.#waitingPullers.add(whenIdle)
     return Number.POSITIVE_INFINITY
   }
 
-  async claim(cell: number, limit: number, from: 'lanes' | 'suspects'): Promise<Claim> {
-    const { topic, store, clock, rateLimiter } = this.#parts
-    const grant = limit === 0 ? null : this.#next
-    this.#next = null
-    const at = { topic, cell }
-    const sent = this.#unanswered.take(cell, from) ?? this.#newClaim(limit, from, grant?.pull)
-    const { leaseMs } = sent.request
-    let isAnswered = false
-    let brought: Pulled[] = []
+  async claim(cell: number, reservation: PullReservation | null): Promise<Claim> {
+    const { settings, rateLimiter } = this.#parts
+    const { limit, from } = reservation ?? NO_TASKS
+    const leaseMs = reservation?.pull.leaseMs ?? settings().leaseMs
+    let admitted: Pulled[] = []
     try {
-      const claim = await store.claim(at, sent.request)
-      isAnswered = true
-      this.#reporter.poisoned(claim.poisoned)
+      const answered = await this.#claimer.claim(cell, limit, from, leaseMs)
+      const { claim } = answered
       if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
-      const { sentMs } = sent
-      const spentMs = clock.monotonicNow() - sentMs
-      const common = {
-        cell,
-        stamp: claim.stamp,
-        req: sent.request.req,
-        firedMs: claim.nowMs,
-        sentMs,
-        leaseMs,
-      }
-      // Of a claim whose first answer was lost, what is left of its lease.
-      const leaseUntilMs = claim.nowMs + leaseMs - Math.ceil(spentMs)
-      const tasks = claim.tasks.map((entry): Pulled => ({ ...common, entry, leaseUntilMs }))
-      const isWanted = grant !== null && !grant.pull.isClosed && this.#mayClaim()
-      if (!isWanted || this.#isSpent(sentMs, leaseMs)) await this.giveBack(tasks)
-      else brought = await this.#handedOut(at, await this.#admitted(at, tasks, from))
+      admitted = await this.#accept(answered, reservation)
       return claim
     } finally {
-      if (!isAnswered) this.#unanswered.keep(cell, sent)
-      rateLimiter.giveBack(Math.max(0, limit - brought.length))
-      if (grant !== null) this.#hand(grant.pull, grant.places, brought, from)
+      rateLimiter.giveBack(Math.max(0, limit - admitted.length))
+      if (reservation !== null) this.#deliver(reservation, admitted)
     }
   }
 
@@ -201,29 +178,58 @@ export class PendingPulls implements PullerHost {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Those that have something are closed when their last claim is back. */
+  /** Nothing to do: a pull with tasks is answered when its last claim returns. */
   passOn(): void {}
 
   onError(error: unknown): void {
     this.#reporter.callFailed('claim', error)
   }
 
-  /** It may have left meanwhile: then nobody has them. */
-  #hand(pull: PendingPull, places: number, tasks: Pulled[], from: 'lanes' | 'suspects'): void {
-    // A repeated claim may bring more than there is room for now.
-    const taken = pull.isClosed ? [] : tasks.slice(0, places)
-    this.#letGo(tasks.slice(taken.length))
-    pull.release(places, taken)
-    // Whoever has a suspect gets nothing beside it.
-    if (pull.room === 0 || (from === 'suspects' && taken.length > 0)) pull.close()
-    else this.#closeSoon(pull)
-    this.#callIdle()
+  /** Returns the tasks of a claim that can be handed out. Gives all of them back if the pull is gone or the lease is short. */
+  async #accept(
+    { at, request, sentMs, claim }: AnsweredClaim,
+    reservation: PullReservation | null,
+  ): Promise<Pulled[]> {
+    const { req, leaseMs } = request
+    const { stamp, nowMs: firedMs } = claim
+    // A repeated claim has only the rest of its lease.
+    const leaseUntilMs = firedMs + leaseMs - Math.ceil(this.#parts.clock.monotonicNow() - sentMs)
+    const tasks = claim.tasks.map((entry): Pulled => ({
+      entry,
+      cell: at.cell,
+      stamp,
+      req,
+      firedMs,
+      leaseUntilMs,
+      sentMs,
+      leaseMs,
+    }))
+    const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
+    if (!isWanted || this.#isSpent(sentMs, leaseMs)) {
+      await this.giveBack(tasks)
+      return []
+    }
+    const admitted = await this.#admit(at, tasks, reservation.from)
+    await this.#handOut(at, admitted)
+    return admitted
   }
 
-  /** A pull waits for all claims under way: what came first may have come too early to be handed on by now. */
+  /** Adds tasks to their pull, and gives back those that it cannot take: it may be closed by now. */
+  #deliver({ pull, from, reserved }: PullReservation, tasks: Pulled[]): void {
+    // A repeated claim may return more tasks than are reserved now.
+    const taken = pull.isClosed ? [] : tasks.slice(0, reserved)
+    this.#giveBackSoon(tasks.slice(taken.length))
+    pull.release(reserved, taken)
+    // A suspect is the only task of its answer.
+    if (pull.capacity === 0 || (from === 'suspects' && taken.length > 0)) pull.close()
+    else this.#answerSoon(pull)
+    this.#callWaitingPullers()
+  }
+
+  /** Returns the tasks with enough lease left. A pull waits for all its claims, so the lease of the first may be spent. */
   #fresh(tasks: readonly Pulled[]): Pulled[] {
     const spent = tasks.filter(({ sentMs, leaseMs }) => this.#isSpent(sentMs, leaseMs))
-    this.#letGo(spent)
+    this.#giveBackSoon(spent)
     const fresh = tasks.filter((task) => !spent.includes(task))
     for (const { entry, firedMs } of fresh) {
       this.#reporter.fired(firedMs - entry.ringMs)
@@ -236,66 +242,57 @@ export class PendingPulls implements PullerHost {
     return this.#parts.clock.monotonicNow() - sentMs > leaseMs * SPENT_SHARE
   }
 
-  #letGo(tasks: readonly Pulled[]): void {
+  #giveBackSoon(tasks: readonly Pulled[]): void {
     if (tasks.length === 0) return
     const done = this.giveBack(tasks).finally(() => this.#givingBack.delete(done))
     this.#givingBack.add(done)
   }
 
-  /** What is too late for its purpose ends here; a suspect's start is recorded before it is handed over. */
-  async #admitted(at: CellAddress, tasks: Pulled[], from: 'lanes' | 'suspects'): Promise<Pulled[]> {
+  /** Settles tasks that the late policy ends, and returns the others. A suspect's start is recorded before it is handed out. */
+  async #admit(at: CellAddress, tasks: readonly Pulled[], from: ClaimSource): Promise<Pulled[]> {
     const { store, settings } = this.#parts
     const { late } = settings()
-    const fresh: Pulled[] = []
-    const stale: { readonly task: Pulled; readonly outcome: SettleOutcome }[] = []
+    const admitted: Pulled[] = []
+    const tooLate: { readonly task: Pulled; readonly outcome: SettleOutcome }[] = []
     for (const task of tasks) {
       const outcome = lateOutcome(late, task.firedMs - task.entry.ringMs)
-      if (outcome === null) fresh.push(task)
-      else stale.push({ task, outcome })
+      if (outcome === null) admitted.push(task)
+      else tooLate.push({ task, outcome })
     }
-    if (stale.length > 0) {
+    if (tooLate.length > 0) {
       const answers = await store.settle(
         at,
-        stale.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
+        tooLate.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
       )
-      for (const [i, { task, outcome }] of stale.entries())
+      for (const [i, { task, outcome }] of tooLate.entries())
         if (answers[i] === 'settled') this.#reporter.announce(task.entry, outcome)
     }
-    const [suspect] = from === 'suspects' ? fresh : []
-    if (suspect === undefined) return fresh
-    return (await store.begin(at, suspect.entry.key, suspect.stamp)) ? fresh : []
+    const [suspect] = from === 'suspects' ? admitted : []
+    if (suspect === undefined) return admitted
+    return (await store.begin(at, suspect.entry.key, suspect.stamp)) ? admitted : []
   }
 
-  /** From now on others may speak for them, anywhere; and the claim is not repeated: it was answered. */
-  async #handedOut(at: CellAddress, tasks: Pulled[]): Promise<Pulled[]> {
+  /** Tells the ledger that clients may settle and extend these tasks through any process. */
+  async #handOut(at: CellAddress, tasks: readonly Pulled[]): Promise<void> {
     const [first] = tasks
-    if (first === undefined) return tasks
+    if (first === undefined) return
     const keys = tasks.map(({ entry }) => entry.key)
     await this.#parts.store.ledger?.handOut(at, first.stamp, keys)
-    return tasks
-  }
-
-  #newClaim(limit: number, from: 'lanes' | 'suspects', pull: PendingPull | undefined): SentClaim {
-    const { clock, random, settings } = this.#parts
-    const { mergeMs, leaseMs: usualMs } = settings()
-    const leaseMs = pull?.leaseMs ?? usualMs
-    const request = { req: random.uniqueId(), limit, leaseMs, from, wholePrefixes: mergeMs > 0 }
-    return { request, sentMs: clock.monotonicNow() }
   }
 
   #mayClaim(): boolean {
-    return !this.#isClosed && !this.#parts.paused()
+    return !this.#isStopped && !this.#parts.paused()
   }
 
-  #firstWithRoom(): PendingPull | undefined {
-    for (const pull of this.#waiting) if (pull.room > 0) return pull
+  #firstWithCapacity(): PendingPull | undefined {
+    for (const pull of this.#pulls) if (pull.capacity > 0) return pull
     return undefined
   }
 
-  #callIdle(): void {
-    const idle = [...this.#idle]
-    this.#idle.clear()
-    for (const call of idle) call()
+  #callWaitingPullers(): void {
+    const waiting = [...this.#waitingPullers]
+    this.#waitingPullers.clear()
+    for (const call of waiting) call()
   }
 
   #open(): void {
@@ -308,7 +305,7 @@ export class PendingPulls implements PullerHost {
     )
     this.#unwatch = store.watch(topic, {
       wake: (cell, ...ring) => this.#pullers[cell % PULLERS]?.wake(cell, ...ring),
-      // Whoever has it is elsewhere, and finds out when it settles or extends.
+      // The client that holds the task is elsewhere. Its next settle or extend is answered 'stale'.
       fence: () => {},
       limit: () => {},
       missed: () => this.reconfigure(),
@@ -317,15 +314,15 @@ export class PendingPulls implements PullerHost {
     for (const puller of this.#pullers) puller.start()
   }
 
-  /** A turn later: by then whoever can bring more of the same moment has begun to. */
-  #closeSoon(pull: PendingPull): void {
-    if (!pull.isSettled) return
+  /** Waits for one turn of the event loop: by then, claims that can return more tasks of the same moment are under way. */
+  #answerSoon(pull: PendingPull): void {
+    if (!pull.isComplete) return
     void this.#parts.clock.turn().then(() => {
-      if (pull.isSettled) pull.close()
+      if (pull.isComplete) pull.close()
     })
   }
 
-  #leaveSoon(): void {
+  #closeWhenIdle(): void {
     this.#callOffIdle()
     this.#callOffIdle = this.#parts.clock.after(IDLE_MS, () => void this.#close(), true)
   }
@@ -333,9 +330,12 @@ export class PendingPulls implements PullerHost {
   async #close(): Promise<void> {
     const pullers = this.#pullers
     this.#pullers = []
-    this.#idle.clear()
+    this.#waitingPullers.clear()
     this.#unwatch()
     this.#unwatch = () => {}
     await Promise.all(pullers.map((puller) => puller.stop()))
   }
 }
+
+/** A claim that takes no tasks and only rescues expired leases. */
+const NO_TASKS = { limit: 0, from: 'lanes' } as const

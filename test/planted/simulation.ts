@@ -51,9 +51,9 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'acknowledged before it is delivered',
     file: WORKER,
-    find: 'const verdicts = await performer(admitted.map(taskOf), call.context);',
+    find: 'const verdicts = await this.#parts.performer(admitted.map(taskOf), call.context);',
     replace:
-      "for (const { held } of admitted) this.#judge(held, { kind: 'done' }); const verdicts = await performer(admitted.map(taskOf), call.context);",
+      "for (const { held } of admitted) this.#heldTasks.judge(held, { kind: 'done' }); const verdicts = await this.#parts.performer(admitted.map(taskOf), call.context);",
     composition: 'center',
   },
   {
@@ -223,8 +223,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'what a handler threw is committed with its transaction',
-    file: WORKER,
-    find: 'if (answered === null || verdicts.some(isThrown))',
+    file: 'src/consume/transactional-call.js',
+    find: 'if (answered === null || this.#verdicts.some(isThrown))',
     replace: 'if (answered === null)',
     composition: 'alone',
   },
@@ -359,8 +359,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a pause stops handlers, and claims go on',
     file: 'src/consume/consumer.js',
-    find: 'return this.#takesWork() ? this.#capacity.reserve(whenRoom) : 0;',
-    replace: 'return this.#stopping === null ? this.#capacity.reserve(whenRoom) : 0;',
+    find: 'return this.#takesWork() ? this.#capacity.reserve(whenFree) : null;',
+    replace: 'return this.#stopping === null ? this.#capacity.reserve(whenFree) : null;',
     composition: 'redis',
   },
   {
@@ -389,7 +389,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a claim that was handed out is repeated, and goes to two who asked',
-    file: PENDING_PULLS,
+    file: 'src/consume/claimer.js',
     find: 'if (!isAnswered)',
     replace: 'if (true)',
     composition: 'redis',
@@ -415,8 +415,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a suspect is handed out with others',
     file: PENDING_PULLS,
-    find: "if (pull.room === 0 || (from === 'suspects' && taken.length > 0))",
-    replace: 'if (pull.room === 0)',
+    find: "if (pull.capacity === 0 || (from === 'suspects' && taken.length > 0))",
+    replace: 'if (pull.capacity === 0)',
     composition: 'embedded',
     isPulled: true,
   },

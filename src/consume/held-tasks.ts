@@ -1,0 +1,150 @@
+import type { Clock } from '../clock.ts'
+import type { Random } from '../random.ts'
+import type { TaskStore } from '../store.ts'
+import type { SettleAnswer, SettleOutcome } from '../timetable.ts'
+import type { Settings } from '../values/config.ts'
+import type { Capacity } from './capacity.ts'
+import type { HeldClaim, HeldTask } from './held.ts'
+import { Renewer } from './renewer.ts'
+import type { Reporter } from './reporter.ts'
+import { Settler } from './settler.ts'
+import { settleOutcomeOf, type Verdict } from './verdict.ts'
+
+export interface HeldTasksParts {
+  readonly store: TaskStore
+  readonly clock: Clock
+  readonly random: Random
+  /** The settings that are in force now. */
+  readonly settings: () => Settings
+}
+
+/** The tasks that a consumer claimed and whose outcomes are not recorded. Keeps their leases and decides their outcomes. */
+export class HeldTasks {
+  readonly #parts: HeldTasksParts
+  readonly #capacity: Capacity
+  readonly #reporter: Reporter
+  readonly #settler: Settler
+  readonly #renewer: Renewer
+  /** By cell and stamp, to find the task of a fence. */
+  readonly #claims = new Map<string, HeldClaim>()
+  /** Outcomes that were not recorded because the claim no longer held the task. */
+  staleCount = 0
+
+  constructor(parts: HeldTasksParts, capacity: Capacity, reporter: Reporter) {
+    this.#parts = parts
+    this.#capacity = capacity
+    this.#reporter = reporter
+    const { store, clock, settings } = parts
+    this.#settler = new Settler(
+      store,
+      clock,
+      (...settled) => this.#settled(...settled),
+      (error) => reporter.callFailed('settle', error),
+    )
+    this.#renewer = new Renewer(
+      store,
+      clock,
+      () => settings().leaseMs,
+      (claim) => this.#lost(claim),
+      (error) => reporter.callFailed('extend', error),
+    )
+  }
+
+  get count(): number {
+    return [...this.#claims.values()].reduce((sum, { open }) => sum + open, 0)
+  }
+
+  /** Keeps the lease of a claim until each of its tasks is settled. */
+  hold(claim: HeldClaim): void {
+    this.#renewer.add(claim)
+    this.#claims.set(nameOf(claim.at.cell, claim.stamp), claim)
+  }
+
+  /** Extends the leases that are due for it, without waiting for the timer. */
+  renew(): void {
+    this.#renewer.step()
+  }
+
+  /** Returns a task that was not started to the timetable, as if it had not been claimed. */
+  giveBack(held: HeldTask): void {
+    this.conclude(held, { kind: 'return' })
+  }
+
+  judge(held: HeldTask, verdict: Verdict): void {
+    const { settings, random } = this.#parts
+    if (verdict.kind === 'failed') this.#reporter.attemptFailed(held.entry, verdict)
+    this.conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
+  }
+
+  /** Records an outcome. A task that timed out or was released has its outcome already, and keeps it. */
+  conclude(held: HeldTask, outcome: SettleOutcome): void {
+    if (held.ended) return
+    held.ended = true
+    held.call = null
+    this.#settler.add(held, outcome)
+    this.#capacity.unrecorded = this.#settler.backlog
+  }
+
+  /** Ends a task whose outcome was recorded in the handler's own transaction. */
+  recorded(held: HeldTask, outcome: SettleOutcome): void {
+    if (held.ended) return
+    held.ended = true
+    held.call = null
+    this.#settled(held, outcome, 'settled')
+  }
+
+  /** A task that we hold was cancelled or replaced. */
+  fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
+    const held = this.#find(cell, key, stamp)
+    // Once the outcome is decided, 'replaced' may only mean a lease in doubt: the answer to the settlement tells whether the
+    // outcome counts, and a mark would keep its retry from being announced. After 'cancelled' no retry follows, so mark it.
+    if (held === undefined || (held.ended && cause === 'replaced')) return
+    held.fenced = true
+    held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
+  }
+
+  /** Sets when the lease of one task ends, if that is before the lease of its claim (monotonic); null lifts the limit. */
+  limit(cell: number, key: string, stamp: number, endMs: number | null): void {
+    const held = this.#find(cell, key, stamp)
+    if (held !== undefined) held.trustedUntilMs = endMs ?? Number.POSITIVE_INFINITY
+  }
+
+  /** Resolves when every outcome is recorded or given up. */
+  async stop(): Promise<void> {
+    // Leases first: an unreachable store is retried only until they expire, not forever.
+    await this.#renewer.stop()
+    await this.#settler.drained()
+  }
+
+  #settled(held: HeldTask, outcome: SettleOutcome, answer: SettleAnswer): void {
+    this.#forget(held)
+    this.#capacity.unrecorded = this.#settler.backlog
+    if (answer === 'stale') this.staleCount++
+    else {
+      this.#reporter.settled(outcome)
+      // A task that was cancelled while it ran ends here: its retry will not happen.
+      if (outcome.kind !== 'retry' || !held.fenced) this.#reporter.announce(held.entry, outcome)
+    }
+    this.#capacity.offer()
+  }
+
+  #find(cell: number, key: string, stamp: number): HeldTask | undefined {
+    return this.#claims.get(nameOf(cell, stamp))?.tasks.find((task) => task.entry.key === key)
+  }
+
+  #forget({ claim }: HeldTask): void {
+    if (--claim.open > 0) return
+    this.#renewer.remove(claim)
+    this.#claims.delete(nameOf(claim.at.cell, claim.stamp))
+  }
+
+  /** The store no longer knows the claim. Aborts its handlers; their outcomes will be answered 'stale'. */
+  #lost(claim: HeldClaim): void {
+    claim.trustedUntilMs = Number.NEGATIVE_INFINITY
+    for (const held of claim.tasks) held.call?.fence(held, 'lease-lost')
+  }
+}
+
+function nameOf(cell: number, stamp: number): string {
+  return `${cell}/${stamp}`
+}

@@ -1,0 +1,143 @@
+import { TocsinError } from '../errors.ts'
+import type { HeldPlace } from '../ledger.ts'
+import type { Random } from '../random.ts'
+import type { TaskStore, Transact } from '../store.ts'
+import type { SettleOutcome } from '../timetable.ts'
+import type { Settings } from '../values/config.ts'
+import type { Admission, Admitted } from './admission.ts'
+import type { Capacity } from './capacity.ts'
+import type { HandlerCall } from './handler-call.ts'
+import type { HandlerCalls } from './handler-calls.ts'
+import type { HeldTask } from './held.ts'
+import type { HeldTasks } from './held-tasks.ts'
+import type { Performer } from './performer.ts'
+import type { Reporter } from './reporter.ts'
+import { failure, settleOutcomeOf, type Verdict } from './verdict.ts'
+
+export interface TransactionalCallParts<Out> {
+  readonly topic: string
+  readonly store: TaskStore
+  readonly random: Random
+  readonly performer: Performer<Out>
+  /** The settings that are in force now. */
+  readonly settings: () => Settings
+}
+
+/** The actors of a consumer that a call works with. */
+export interface TransactionalCallHost<Out> {
+  readonly capacity: Capacity
+  readonly calls: HandlerCalls
+  readonly admission: Admission<Out>
+  readonly heldTasks: HeldTasks
+  readonly reporter: Reporter
+  /** Aborted when the consumer stops: calls that wait for a connection then end without a handler. */
+  readonly stopping: AbortSignal
+}
+
+type Work = Parameters<Transact>[2]
+
+/** The outcome after the ledger failed under a handler: the task rings again after this long, without a failure. */
+const LEDGER_FAILED: Verdict = { kind: 'snooze', delayMs: 1_000 }
+
+/**
+ * One call of a handler with `transaction: true`: its writes and the outcomes of its tasks commit in one transaction.
+ *
+ *   wait for a connection ──▶ BEGIN ──▶ handler ──▶ settle its tasks ──▶ COMMIT
+ *                                          └─ a task threw, timed out or was lost ──▶ ROLLBACK
+ *
+ * After a rollback it is as if the handler had not been called, except that a task that threw has failed.
+ */
+export class TransactionalCall<Out> {
+  readonly #parts: TransactionalCallParts<Out>
+  readonly #host: TransactionalCallHost<Out>
+  readonly #admitted: readonly Admitted<Out>[]
+  readonly #tasks: readonly HeldTask[]
+  readonly #places: readonly HeldPlace[]
+  /** Null while the call waits for a connection. */
+  #call: HandlerCall | null = null
+  #verdicts: readonly Verdict[] = []
+  #outcomes: readonly SettleOutcome[] = []
+
+  constructor(
+    parts: TransactionalCallParts<Out>,
+    host: TransactionalCallHost<Out>,
+    admitted: readonly Admitted<Out>[],
+  ) {
+    this.#parts = parts
+    this.#host = host
+    this.#admitted = admitted
+    this.#tasks = admitted.map(({ held }) => held)
+    this.#places = this.#tasks.map(({ claim, entry }) => ({
+      key: entry.key,
+      cell: claim.at.cell,
+      stamp: claim.stamp,
+    }))
+  }
+
+  /** Resolves with false if the call was abandoned: then its tasks have their outcomes already. Never rejects. */
+  async run(): Promise<boolean> {
+    const { store, topic } = this.#parts
+    const { capacity, calls, stopping } = this.#host
+    // A call that waits for a connection holds its permit, but its timeout does not run.
+    capacity.acquire(1)
+    let isCommitted = false
+    let failed: Verdict | null = null
+    try {
+      isCommitted = (await store.ledger?.transact?.(topic, this.#places, this.#work, stopping)) ?? false
+    } catch (error) {
+      failed = this.#verdictOfError(error)
+    }
+    if (this.#call === null) capacity.release(1)
+    else if (!calls.end(this.#call)) return false
+    this.#conclude(isCommitted, failed)
+    return true
+  }
+
+  /** Runs inside the transaction. Resolves with true to commit, with false to roll back. */
+  readonly #work: Work = async (tx, settle) => {
+    const { capacity, calls, admission, stopping } = this.#host
+    const ours = this.#tasks.filter((held) => admission.isStillOurs(held))
+    if (stopping.aborted || ours.length < this.#tasks.length) return false
+    capacity.release(1)
+    this.#call = calls.open(this.#tasks, 1)
+    const tasks = this.#admitted.map(({ task }) => task)
+    const answered = await this.#call.orAbandoned(this.#parts.performer(tasks, this.#call.within(tx)))
+    this.#verdicts = answered ?? []
+    // A task that threw may have left its writes half done. The whole transaction rolls back, with the writes of the others.
+    if (answered === null || this.#verdicts.some(isThrown)) return false
+    this.#outcomes = this.#tasks.map((held, i) => this.#outcomeOf(held, answered[i] as Verdict))
+    const answers = await settle(
+      this.#places.map((place, i) => ({ ...place, outcome: this.#outcomes[i] as SettleOutcome })),
+    )
+    return answers.every((answer) => answer === 'settled')
+  }
+
+  #outcomeOf({ entry }: HeldTask, verdict: Verdict): SettleOutcome {
+    const { settings, random } = this.#parts
+    return settleOutcomeOf(verdict, entry.failures, settings().retry, random.fraction())
+  }
+
+  /** A ledger that failed is no failure of the handler; any other error is. */
+  #verdictOfError(error: unknown): Verdict {
+    if (!TocsinError.is(error) || !error.retryable) return failure(error)
+    this.#host.reporter.callFailed('transaction', error)
+    return LEDGER_FAILED
+  }
+
+  #conclude(isCommitted: boolean, failed: Verdict | null): void {
+    const { heldTasks } = this.#host
+    for (const [i, held] of this.#tasks.entries()) {
+      const verdict = this.#verdicts[i] ?? null
+      if (isCommitted) heldTasks.recorded(held, this.#outcomes[i] as SettleOutcome)
+      else if (verdict !== null && isThrown(verdict)) heldTasks.judge(held, verdict)
+      else if (failed !== null) heldTasks.judge(held, failed)
+      // Another task of the batch threw or was lost: this one is delivered again at once.
+      else heldTasks.giveBack(held)
+    }
+  }
+}
+
+/** True if the handler threw, false if it returned an outcome: `{ retry }` commits like any other. */
+function isThrown(verdict: Verdict): boolean {
+  return verdict.kind === 'failed' && verdict.delayMs === null
+}
