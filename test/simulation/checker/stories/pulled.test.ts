@@ -1,25 +1,18 @@
-/** More of checker.test.ts: tasks that are pulled, borne by somebody who is in no process, and settled by their tokens. */
-import { describe, expect, it } from 'vitest'
-import { check } from './checker/check.ts'
-import { DONE, EXHAUSTED, LOST, RETURN, retry, snooze, Story } from './checker/story.ts'
-import type { AskEvent, ClaimEvent, Composition, History, StartEvent, ToldEvent } from './history.ts'
+/** Tasks that are pulled over HTTP, handled outside of all processes, and settled by their claim tokens. */
+import { describe } from 'vitest'
+import { ALL, breaks, doneOf, fine, LEDGERS } from './expectations.ts'
+import { DONE, EXHAUSTED, LOST, RETURN, retry, snooze, Story } from './story.ts'
+import type { AskEvent, ClaimEvent, Composition, History, StartEvent, ToldEvent } from '../../history.ts'
 
-const ALL: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
-const LEDGERS: readonly Composition[] = ['center', 'alone', 'embedded']
-
-/** '': fine. */
+/** Expects exactly these invariants to be broken; '' expects a history without violations. */
 function tells(
   invariants: string,
   name: string,
   tell: (composition: Composition) => History,
   compositions: readonly Composition[] = ['center'],
 ): void {
-  for (const composition of compositions)
-    it(`${invariants === '' ? 'fine' : invariants}, ${composition}: ${name}`, () => {
-      const told = check(tell(composition))
-      const broken = [...new Set(told.map(({ invariant }) => invariant))].toSorted()
-      expect(broken.join(' '), told.map(({ message }) => message).join('\n')).toBe(invariants)
-    })
+  if (invariants === '') fine(name, tell, compositions)
+  else breaks(invariants, name, tell, compositions)
 }
 
 /** A story of bearers. */
@@ -65,8 +58,6 @@ const two = (composition: Composition = 'center'): Borne =>
     .schedule('b', 'v2', 100)
     .claim('b', 'v2', 't1')
     .hand('a', 'v1', 't1', { beside: 1 }) as Borne
-const doneOf = (story: Story, composition: Composition = 'center'): History =>
-  story.ends({ a: composition === 'redis' ? 'none' : 'done v1' }, { done: 1 })
 
 describe('whoever pulls', () => {
   tells('', 'gets what was asked for', () => doneOf(borne().doneBy('a', 't1').pull(1, 1)))

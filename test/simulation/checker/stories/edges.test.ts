@@ -1,35 +1,22 @@
-/** More of checker.test.ts: where a rule begins and ends. Each of these was told wrongly by some mutant of the checker. */
-import { describe, expect, it } from 'vitest'
-import { check } from './checker/check.ts'
-import { DONE, EXHAUSTED, LOST, REJECTED, RETURN, retry, Story } from './checker/story.ts'
-import type { Composition, History } from './history.ts'
+/** The exact bounds of rules. Each of these cases was judged wrongly by some mutant of the checker. */
+import { describe } from 'vitest'
+import { ALL, breaks, doneOf, due, ended, fine, held, LEDGERS } from './expectations.ts'
+import { DONE, EXHAUSTED, LOST, REJECTED, RETURN, retry, Story } from './story.ts'
+import type { Composition, History } from '../../history.ts'
 
-const ALL: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
-const LEDGERS: readonly Composition[] = ['center', 'alone', 'embedded']
-
-/** '': fine. */
+/** Expects exactly these invariants to be broken; '' expects a history without violations. */
 function tells(
   invariants: string,
   name: string,
   tell: (composition: Composition) => History,
   compositions: readonly Composition[] = ['center'],
 ): void {
-  for (const composition of compositions)
-    it(`${invariants === '' ? 'fine' : invariants}, ${composition}: ${name}`, () => {
-      const told = check(tell(composition))
-      const broken = [...new Set(told.map(({ invariant }) => invariant))].toSorted()
-      expect(broken.join(' '), told.map(({ message }) => message).join('\n')).toBe(invariants)
-    })
+  if (invariants === '') fine(name, tell, compositions)
+  else breaks(invariants, name, tell, compositions)
 }
 
-const ended = (composition: Composition, said: string): string => (composition === 'redis' ? 'none' : said)
-const due = (composition: Composition = 'center'): Story =>
-  new Story(composition).at(10).schedule('a', 'v1', 100).at(100)
-const held = (composition: Composition = 'center'): Story => due(composition).claim('a', 'v1', 't1')
 const rejected = (composition: Composition = 'center'): Story =>
   held(composition).start('a', 'v1').end('dead').settle('a', 't1', REJECTED)
-const doneOf = (story: Story, composition: Composition = 'center'): History =>
-  story.ends({ a: ended(composition, 'done v1') }, { done: 1 })
 
 describe('answers', () => {
   tells('I4', 'a cancel took effect after it was acknowledged', () =>

@@ -15,8 +15,8 @@ import type {
   SettleEvent,
   StartEvent,
   WriteEvent,
-} from '../history.ts'
-import type { Books } from '../../../src/timetable.ts'
+} from '../../history.ts'
+import type { Books } from '../../../../src/timetable.ts'
 
 const LEASE_MS = 1_000
 

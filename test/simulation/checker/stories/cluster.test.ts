@@ -1,8 +1,8 @@
-/** More of checker.test.ts: who pulls which slot, who is taken for gone, and by which settings the topic runs. */
-import { describe, expect, it } from 'vitest'
-import { check } from './checker/check.ts'
-import { Story } from './checker/story.ts'
-import { SETTLED_MS } from './checker/weather.ts'
+/** Which process owns which slots, which processes are taken for dead, and which settings a topic runs with. */
+import { describe, it } from 'vitest'
+import { expectBroken } from './expectations.ts'
+import { Story } from './story.ts'
+import { SETTLED_MS } from '../weather.ts'
 import type {
   ConfigEvent,
   ConfiguredEvent,
@@ -11,15 +11,11 @@ import type {
   FaultEvent,
   History,
   RecordEvent,
-} from './history.ts'
+} from '../../history.ts'
 
-/** '': fine. */
+/** Expects exactly these invariants to be broken; '' expects a history without violations. */
 function tells(invariants: string, name: string, tell: () => Cluster): void {
-  it(`${invariants === '' ? 'fine' : invariants}: ${name}`, () => {
-    const told = check(tell().ends())
-    const broken = [...new Set(told.map(({ invariant }) => invariant))].toSorted()
-    expect(broken.join(' '), told.map(({ message }) => message).join('\n')).toBe(invariants)
-  })
+  it(`${invariants === '' ? 'fine' : invariants}: ${name}`, () => expectBroken(invariants, tell().ends()))
 }
 
 const SETTLED = SETTLED_MS + 1
