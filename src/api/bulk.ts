@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
-import { BATCH_MAX } from '../values/limits.ts'
+import { BATCH_MAX } from '../lib/batch-max.ts'
 
 /** Batches sent and not yet answered, so that the store works while the next batches are prepared. */
 const UNANSWERED_MAX = 32

@@ -3,7 +3,7 @@ import { WriteQueue } from '../lib/write-queue.ts'
 import type { StoreTransaction, TaskStore } from '../store.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, When } from '../task.ts'
 import type { NewEntry, Place, ScheduleAnswer } from '../timetable.ts'
-import { BATCH_MAX } from '../values/limits.ts'
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import { badOption, checkOptions } from '../values/options.ts'
 import {
   cancelledAll,

@@ -20,6 +20,7 @@
  *      └──────────┘
  *        └─▶ 'no' when the suspect ended, the consumer is idle, or one lease passed
  */
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
 import type { Settings } from '../values/config.ts'
@@ -31,9 +32,6 @@ const PREFETCH_BATCHES = 4
 
 /** With more than this many batches of unrecorded outcomes, nothing more is claimed. */
 const UNRECORDED_BATCHES = 4
-
-/** Maximum number of tasks per claim. */
-const CLAIM_MAX = 1_000
 
 /**
  * The capacity is shared by this many concurrent claims. If one claim took all of it, the other cells would wait for its
@@ -128,7 +126,7 @@ export class Capacity {
   reserve(whenFree: () => void): LanesReservation | null {
     const { batchSize } = this.#settings()
     if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#endAlone()
-    const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, CLAIM_MAX) : 0
+    const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, BATCH_MAX) : 0
     const limit = wanted === 0 ? 0 : this.#rateLimiter.take(wanted, this.#rate(), this.#clock.monotonicNow())
     if (limit === 0) {
       this.#waiting.add(whenFree)

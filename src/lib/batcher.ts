@@ -1,8 +1,6 @@
+import { BATCH_MAX } from './batch-max.ts'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-
-/** One call takes at most this many tasks: a Lua script hands on only some 8,000 values at once. */
-const RUN_MAX = 1_000
 
 /** Steps of one kind on one cell, gathered and then carried out together: one call, one answer for each. */
 export interface Batch<I, A> {
@@ -196,7 +194,7 @@ export class Batcher {
     const { runs } = queue
     if (runs.length > 0) {
       const last = runs[runs.length - 1] as Run
-      if (last.name === name && last.tickets.length < RUN_MAX) {
+      if (last.name === name && last.tickets.length < BATCH_MAX) {
         // One look at the set: it has grown unless the key was there.
         const { keys } = last
         const before = keys.size

@@ -3,6 +3,7 @@
  * whichever process owns the slot: a client gets what is due from any server. Claims are atomic, so two processes that
  * claim the same task only waste a call. Pullers claim only while a pull waits. After `IDLE_MS` without a pull they stop.
  */
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import { lateOutcome } from '../consume/admission.ts'
 import { type AnsweredClaim, Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
@@ -32,8 +33,6 @@ export interface PullReservation {
   readonly reserved: number
 }
 
-/** Maximum number of tasks per claim. */
-const CLAIM_MAX = 1_000
 /** Without a pull for this long, the topic's pullers stop until the next one. */
 const IDLE_MS = 60_000
 /** A claim whose answer took more than this part of its lease is given back: too little of the lease is left to hand on. */
@@ -122,7 +121,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
   reserve(whenFree: () => void): PullReservation | null {
     const { rateLimiter, rate, clock } = this.#parts
     const pull = this.#mayClaim() ? this.#firstWithCapacity() : undefined
-    const wanted = Math.min(pull?.capacity ?? 0, pull?.share(PULLERS, SHARE_MIN) ?? 0, CLAIM_MAX)
+    const wanted = Math.min(pull?.capacity ?? 0, pull?.share(PULLERS, SHARE_MIN) ?? 0, BATCH_MAX)
     const limit = wanted === 0 ? 0 : rateLimiter.take(wanted, rate(), clock.monotonicNow())
     if (pull === undefined || limit === 0) {
       this.#waitingPullers.add(whenFree)

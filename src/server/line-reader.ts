@@ -1,4 +1,5 @@
 /** From the chunks of a body to its lines, many at a time, in flat memory. */
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import { isUtf8 } from 'node:buffer'
 
 export interface Line {
@@ -9,8 +10,6 @@ export interface Line {
   readonly problem: 'not-utf8' | 'too-long' | null
 }
 
-/** Pieces have at most so many, however short they are. */
-const LINES_MAX = 1_000
 const NEWLINE = 0x0a
 const RETURN = 0x0d
 
@@ -108,5 +107,5 @@ class LineReader {
 }
 
 function* piecesOf(lines: readonly Line[]): Generator<readonly Line[]> {
-  for (let at = 0; at < lines.length; at += LINES_MAX) yield lines.slice(at, at + LINES_MAX)
+  for (let at = 0; at < lines.length; at += BATCH_MAX) yield lines.slice(at, at + BATCH_MAX)
 }

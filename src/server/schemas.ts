@@ -5,8 +5,6 @@ import { SCOPES } from '../values/access-token.ts'
 
 /** At most so many in one JSON body; NDJSON has no end. */
 export const TASKS_MAX = 10_000
-export const CLAIM_MAX = 1_000
-export const PAGE_MAX = 1_000
 
 const text = (description: string, more: object = {}) => ({ type: 'string', description, ...more })
 const instant = (description: string) => text(description, { format: 'date-time' })

@@ -1,4 +1,5 @@
 /** Whether the books of a topic are true, and whether ledger and timetable know the same tasks. What is off is mended. */
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import { ALL_CELLS } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
 import type { Ledger, Recount } from '../ledger.ts'
@@ -6,8 +7,6 @@ import type { Filler } from './loader.ts'
 import type { TopicAudit } from '../store.ts'
 import type { Books, Place } from '../timetable.ts'
 import type { Frontier, Hint, HintTable } from '../hint-table.ts'
-
-const PAGE = 1_000
 
 interface AuditParts {
   readonly ledger: Ledger
@@ -44,7 +43,7 @@ async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Pr
   let missing = 0
   let after: Frontier | null = null
   do {
-    const page = await ledger.load(topic, after, filler.loadedUntilMs, PAGE)
+    const page = await ledger.load(topic, after, filler.loadedUntilMs, BATCH_MAX)
     const near = page.hints.filter((hint) => filler.includes(hint))
     missing += await putMissing(parts, topic, near)
     after = page.frontier
@@ -61,8 +60,8 @@ async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
     let cursor: string | null = null
     do {
       const page = await table.find({ topic, cell }, 'live', { all: true }, cursor)
-      for (let at = 0; at < page.keys.length; at += PAGE) {
-        const places = page.keys.slice(at, at + PAGE).map((key) => ({ key, cell }))
+      for (let at = 0; at < page.keys.length; at += BATCH_MAX) {
+        const places = page.keys.slice(at, at + BATCH_MAX).map((key) => ({ key, cell }))
         orphaned += await dropOrphans(parts, topic, places)
         await clock.turn()
       }

@@ -1,10 +1,9 @@
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 import { Periodic } from '../lib/periodic.ts'
 
 const STEP_MS = 60_000
-/** Tasks forgotten in one write, so that others have their turn. */
-const LIMIT = 1_000
 /** The dead are kept for so long, and no more than so many of a topic. */
 const DEAD_MS = 30 * 24 * 3_600_000
 const DEAD_MAX = 1_000_000
@@ -55,11 +54,11 @@ export class Janitor {
         endedBeforeMs: nowMs - this.#retentionMs(topic),
         deadBeforeMs: nowMs - DEAD_MS,
         deadMax: DEAD_MAX,
-        limit: LIMIT,
+        limit: BATCH_MAX,
       })
       forgotten += ended + dead
       dropped += dead
-      if (ended + dead < LIMIT || this.#periodic.isStopped) break
+      if (ended + dead < BATCH_MAX || this.#periodic.isStopped) break
       await this.#clock.turn()
     }
     if (dropped > 0) this.#onDeadDropped(topic, dropped)

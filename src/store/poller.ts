@@ -1,3 +1,4 @@
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 import type { Frontier, Hint, HintTable } from '../hint-table.ts'
@@ -8,7 +9,6 @@ import { Periodic } from '../lib/periodic.ts'
 const STEP_MS = 1_000
 /** It brings what rings within this: seen at one look, or at the next. */
 const AHEAD_MS = 2_000
-const PAGE = 1_000
 /** After so long it begins again with what rings first, though it has not got to the end. */
 const ROUND_MS = 5_000
 
@@ -93,7 +93,7 @@ export class Poller implements Filler {
       const { count } = await this.#table.extent(this.#topic)
       this.#isFull = count >= this.#table.residentMax
       if (this.#isFull || this.#periodic.isStopped) return
-      const { hints, frontier } = await this.#ledger.load(this.#topic, this.#frontier, untilMs, PAGE)
+      const { hints, frontier } = await this.#ledger.load(this.#topic, this.#frontier, untilMs, BATCH_MAX)
       const near = hints.filter(({ ringMs }) => ringMs <= untilMs)
       await this.#table.put(this.#topic, near, 'lower')
       this.#frontier = frontier

@@ -1,3 +1,4 @@
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 import type { Frontier, HintTable } from '../hint-table.ts'
@@ -7,7 +8,6 @@ import { Periodic } from '../lib/periodic.ts'
 /** A task that is later than this, and that the timetable does not have, has been lost on the way. */
 const GRACE_MS = 2_000
 const STEP_MS = 1_000
-const PAGE = 1_000
 /** One step looks at no more than this many pages: what is left is seen a second later. */
 const PAGES_MAX = 100
 
@@ -66,7 +66,7 @@ export class Sweeper {
     let rescued = 0
     let after: Frontier | null = null
     for (let page = 0; page < PAGES_MAX; page++) {
-      const loaded = await this.#ledger.load(this.#topic, after, cutMs, PAGE)
+      const loaded = await this.#ledger.load(this.#topic, after, cutMs, BATCH_MAX)
       // Claimed ones ring when their lease is over, and not before.
       const overdue = loaded.hints.filter(
         (hint) => hint.ringMs <= nowMs && (!isLoaded || this.#loader.includes(hint)),

@@ -1,6 +1,6 @@
 import type { LedgerRescheduled, LedgerScheduled, LedgerTransaction } from '../../ledger.ts'
 import type { CancelAnswer, CellAddress, NewEntry, Place, Selection } from '../../timetable.ts'
-import { BATCH_MAX } from '../../values/limits.ts'
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { badTx } from '../../values/tx.ts'
 import { placeArrays } from './arrays.ts'

@@ -1,3 +1,4 @@
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { type Clock, sleep } from '../../clock.ts'
 import type {
   ClaimVerdict,
@@ -71,7 +72,7 @@ const CLOCK_AGE_MAX_MS = 5_000
 
 /** Should whoever takes them die before the timetable hears of them, the sweeper finds what is overdue. */
 const NEWS = `DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM tocsin.news WHERE topic = $1 LIMIT 1000 FOR UPDATE SKIP LOCKED
+    SELECT ctid FROM tocsin.news WHERE topic = $1 LIMIT ${BATCH_MAX} FOR UPDATE SKIP LOCKED
   )) RETURNING cell, key`
 
 /** Rows of the books that are put together at once. */

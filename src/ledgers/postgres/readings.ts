@@ -1,4 +1,5 @@
 /** What onlookers and loaders see. Nothing here changes anything. */
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { Loaded, Recount } from '../../ledger.ts'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { State } from '../../task.ts'
@@ -7,9 +8,6 @@ import type { Frontier, Hint } from '../../hint-table.ts'
 import { DEAD, ENDED_STATES, endedView, liveView, type SeenEndedRow, type SeenLiveRow } from '../rows.ts'
 import { placeArrays } from './arrays.ts'
 import { type HintRow, hintOfRow } from './rows.ts'
-
-/** Keys that one page of `find` brings. */
-const FOUND_MAX = 1_000
 
 /** Without the body: the near tasks of a topic are read again and again. */
 const HINT = 'l.key, l.cell, l.ring_ms, l.failures, l.priority, l.lost, l.lease_ms, tocsin.now_ms()'
@@ -105,15 +103,15 @@ export class Readings {
         among === 'dead'
           ? `${from} AND $4 = ANY (tags)`
           : [1, 2, 3, 4]
-              .map((n) => `(${from} AND tags[${n}] = $4 ORDER BY key LIMIT ${FOUND_MAX})`)
+              .map((n) => `(${from} AND tags[${n}] = $4 ORDER BY key LIMIT ${BATCH_MAX})`)
               .join(' UNION ')
     } else if ('prefix' in what) {
       values.push(what.prefix, `${what.prefix}:`, `${what.prefix};`)
       text = `${from} AND (key = $4 OR (key >= $5 AND key < $6))`
     }
-    const rows = await this.#ask(`${text} ORDER BY key LIMIT ${FOUND_MAX}`, values)
+    const rows = await this.#ask(`${text} ORDER BY key LIMIT ${BATCH_MAX}`, values)
     const keys = (rows as [string][]).map(([key]) => key)
-    return { keys, cursor: keys.length === FOUND_MAX ? (keys.at(-1) ?? null) : null }
+    return { keys, cursor: keys.length === BATCH_MAX ? (keys.at(-1) ?? null) : null }
   }
 
   async counts(id: number): Promise<Counts> {

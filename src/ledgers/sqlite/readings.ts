@@ -1,4 +1,5 @@
 /** What onlookers and loaders see. Nothing here changes anything. */
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { Database } from 'better-sqlite3'
 import type { Loaded, Recount } from '../../ledger.ts'
 import type { State } from '../../task.ts'
@@ -10,9 +11,6 @@ import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
 import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
-
-/** Keys that one page of `find` brings. */
-const FOUND_MAX = 1_000
 
 interface TopicRow {
   readonly scheduled: number
@@ -109,7 +107,7 @@ export class Readings {
             })
           : find[among].all({ topic, cell, after })
     ) as string[]
-    return { keys: page, cursor: page.length === FOUND_MAX ? (page.at(-1) ?? null) : null }
+    return { keys: page, cursor: page.length === BATCH_MAX ? (page.at(-1) ?? null) : null }
   }
 
   counts(topicName: string, time: StepTime): Counts {
@@ -266,7 +264,7 @@ function parameters(topic: number, query: ListQuery): Record<string, unknown> {
 function prepareAll(database: Database) {
   // The connection may be the user's, and set to answer with BigInts.
   const prepare = (sql: string) => database.prepare(sql).safeIntegers(false)
-  const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${FOUND_MAX}`).pluck()
+  const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${BATCH_MAX}`).pluck()
   const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND key > @after'
   const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND key > @after AND state = ${DEAD}`
   const ofPrefix = '(key = @prefix OR (key >= @from AND key < @to))'

@@ -1,11 +1,12 @@
 /** Pull consumption: any language can be a worker. */
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { durationMs } from '../../values/duration.ts'
 import { badOption } from '../../values/options.ts'
 import type { Verdict } from '../../consume/verdict.ts'
 import { boundedText } from '../../errors.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'
-import { answer, CLAIM_MAX, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
+import { answer, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
 
 const CLAIM = 100
 const WAIT_MS_MAX = 60_000
@@ -37,7 +38,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
     scope: 'consume',
     summary: 'Take tasks that are due, or wait for them',
     body: object(
-      { limit: { type: 'integer', minimum: 1, maximum: CLAIM_MAX }, wait: WAIT, lease: LEASE },
+      { limit: { type: 'integer', minimum: 1, maximum: BATCH_MAX }, wait: WAIT, lease: LEASE },
       [],
     ),
     answers: { 200: answer({ tasks: list(ref('ClaimedTask')) }) },

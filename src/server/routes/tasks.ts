@@ -1,4 +1,5 @@
 /** Scheduling, looking, moving and cancelling, by key and by what tasks belong to. */
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { TocsinError } from '../../errors.ts'
 import { badOption } from '../../values/options.ts'
@@ -7,7 +8,7 @@ import type { By, Shift } from '../../api/topic.ts'
 import { mediaTypeOf, NDJSON } from '../bodies.ts'
 import { scheduleLines } from '../bulk-schedule.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'
-import { answer, count, FIELDS, list, object, orNull, PAGE_MAX, ref, TASKS_MAX, text } from '../schemas.ts'
+import { answer, count, FIELDS, list, object, orNull, ref, TASKS_MAX, text } from '../schemas.ts'
 
 type Named = { readonly topic: string; readonly key: string }
 type Which = { readonly keys?: string[]; readonly tag?: string; readonly prefix?: string }
@@ -98,7 +99,7 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
         prefix: PREFIX,
         dueFrom: AT,
         dueTo: AT,
-        limit: { type: 'integer', minimum: 1, maximum: PAGE_MAX },
+        limit: { type: 'integer', minimum: 1, maximum: BATCH_MAX },
         cursor: text('Where the last page ended.'),
       },
       [],

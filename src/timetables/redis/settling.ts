@@ -1,8 +1,7 @@
 /** How settlements are told to the scripts: what ends goes one way, what goes on the other, in bounded pieces. */
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { packLists } from './packing.ts'
 import type { SettleAnswer, SettleOutcome, Settlement } from '../../timetable.ts'
-
-const PIECE_MAX = 1_000
 
 /** One script call, and whose answers it brings. */
 export interface SettlePiece {
@@ -32,7 +31,7 @@ export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][
     keys.add(settlement.key)
     const way = wayOf(settlement.outcome)
     let piece = open.get(way)
-    if (piece === undefined || piece.settlements.length === PIECE_MAX) {
+    if (piece === undefined || piece.settlements.length === BATCH_MAX) {
       piece = { way, settlements: [], indexes: [] }
       open.set(way, piece)
       round.push(piece)

@@ -1,3 +1,4 @@
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { ALL_CELLS } from '../../values/cell.ts'
 import { positionOf } from '../../values/list-position.ts'
 import type { Random } from '../../random.ts'
@@ -38,9 +39,6 @@ import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
 import type { Wakes } from './wakes.ts'
-
-/** Lua hands on only some 8,000 values at once. */
-const CLAIM_MAX = 1_000
 
 /** A look believes what it has heard of Redis's clock for so long. */
 const CLOCK_AGE_MAX_MS = 1_000
@@ -128,7 +126,7 @@ export class RedisTimetable implements Timetable {
 
   async claim({ topic, cell }: CellAddress, request: ClaimRequest): Promise<Claim> {
     const { req, limit, leaseMs, from, wholePrefixes } = request
-    const most = Math.min(limit, CLAIM_MAX)
+    const most = Math.min(limit, BATCH_MAX)
     const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
     const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
