@@ -1,4 +1,4 @@
-/** The user's code behind one face: some tasks in, one verdict per task out. A performer never throws. */
+/** One interface to handlers, batch handlers and guards: tasks in, one verdict per task out. A performer never throws. */
 import { TocsinError } from '../errors.ts'
 import type { Outcome, Task } from '../task.ts'
 import type { Context, TransactionContext } from './handler-call.ts'
@@ -9,7 +9,7 @@ export type BatchHandler<Out> = (
   tasks: readonly Task<Out>[],
   context: Context,
 ) => Promise<void | readonly (Outcome | void)[] | readonly PromiseSettledResult<Outcome | void>[]>
-/** With `transaction: true`: the same, with a `tx` in the context. */
+/** A handler with `transaction: true`: its context has a `tx`. */
 export type TransactionHandler<Out> = (
   task: Task<Out>,
   context: TransactionContext,
@@ -18,7 +18,7 @@ export type TransactionBatchHandler<Out> = (
   tasks: readonly Task<Out>[],
   context: TransactionContext,
 ) => ReturnType<BatchHandler<Out>>
-/** One boolean per task, in order; false: nothing to do any more, the task ends 'obsolete' without an attempt. */
+/** Returns one boolean per task, in order. False ends the task as 'obsolete', without an attempt. */
 export type Guard<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>
 
 export type Performer<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly Verdict[]>
@@ -43,7 +43,7 @@ export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
   }
 }
 
-/** 'done' here means: go on to the handler. A guard that fails counts as a failed attempt of all it was asked about. */
+/** The verdict 'done' means: go on to the handler. If a guard fails, the attempts of all its tasks have failed. */
 export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
   return async (tasks, context) => {
     try {

@@ -1,9 +1,9 @@
 import type { Rate } from '../lib/rate-limiter.ts'
 
 /**
- * A node's part of a topic's rate. Each slot has a whole part of the limit, so that all of them together make it up; a
- * node has those of the slots that it owns. Nobody counts centrally. Where the limit is smaller than the number of slots,
- * that cannot be done in whole numbers: each node takes fewer tasks in a longer span, and the rate holds on average.
+ * Returns a node's part of a topic's rate. Each slot has a whole number of the limit, and all slots together have exactly
+ * the limit; a node has the sum of the slots that it owns. No central counter is needed. A limit below the number of slots
+ * cannot be divided into whole numbers: each node then gets fewer tasks per longer span, and the rate holds on average.
  */
 export function rateOfShare(
   rate: Rate | null,

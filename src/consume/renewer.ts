@@ -5,10 +5,10 @@ import { Alarm } from '../lib/alarm.ts'
 import type { HeldClaim } from './held.ts'
 
 /**
- * Keeps the leases of claims that still have work: each is extended after a third of its length, so that two
- * extensions may fail before anything is lost. One call per claim, whatever its size.
+ * Keeps the leases of claims that have open tasks. Each lease is extended after a third of its length, so that two
+ * extensions may fail before it expires. One call per claim, whatever its size.
  *
- * Trust counts from before a call was sent: the timetable cannot have started the lease any earlier.
+ * `trustedUntilMs` counts from before a call was sent: the timetable cannot have started the lease any earlier.
  */
 export class Renewer {
   readonly #store: TaskStore
@@ -19,7 +19,7 @@ export class Renewer {
   readonly #claims = new Heap<HeldClaim>()
   readonly #alarm: Alarm
   readonly #renewing = new Set<Promise<void>>()
-  #stopped = false
+  #isStopped = false
 
   constructor(
     store: TaskStore,
@@ -36,18 +36,18 @@ export class Renewer {
     this.#alarm = new Alarm(clock, () => this.step())
   }
 
-  /** A third of its lease after it was sent, which for a repeated claim may be now. */
+  /** Schedules the first extension, a third of the lease after the claim was sent. For a repeated claim that may be now. */
   add(claim: HeldClaim): void {
     this.#claims.push(claim, claim.trustedUntilMs - (claim.leaseMs * 2) / 3)
     this.#alarm.noLaterThan(this.#claims.headScore())
   }
 
-  /** Every task of it is settled. */
+  /** Stops extending a claim whose tasks are all settled. */
   remove(claim: HeldClaim): void {
     this.#claims.remove(claim)
   }
 
-  /** Extends what is due. */
+  /** Extends the leases that are due for it. */
   step(): void {
     const nowMs = this.#clock.monotonicNow()
     while (this.#claims.headScore() <= nowMs) {
@@ -57,17 +57,17 @@ export class Renewer {
       const renewal = this.#extend(claim, leaseMs, nowMs).finally(() => this.#renewing.delete(renewal))
       this.#renewing.add(renewal)
     }
-    if (!this.#stopped) this.#alarm.noLaterThan(this.#claims.headScore())
+    if (!this.#isStopped) this.#alarm.noLaterThan(this.#claims.headScore())
   }
 
   async stop(): Promise<void> {
-    this.#stopped = true
+    this.#isStopped = true
     this.#alarm.off()
     await Promise.all(this.#renewing)
   }
 
   async #extend(claim: HeldClaim, leaseMs: number, sentMs: number): Promise<void> {
-    // Should the lease have become shorter, the timetable may hold us to that before we hear of it.
+    // If the topic's lease became shorter, the timetable may apply that even if its answer is lost: trust the shorter one now.
     claim.trustedUntilMs = Math.min(claim.trustedUntilMs, sentMs + leaseMs)
     const renewal = ++claim.renewals
     try {
@@ -76,7 +76,7 @@ export class Renewer {
         if (renewal === claim.renewals) claim.trustedUntilMs = sentMs + leaseMs
         return
       }
-      // Everything may have been settled while the call was under way: then there was no lease left to lose.
+      // If every task was settled while the call was under way, there was no lease left to lose.
       if (claim.open > 0) this.#onLost(claim)
     } catch (error) {
       this.#onError(error)

@@ -3,7 +3,7 @@ import type { CellAddress, SettleAnswer, SettleOutcome, Settlement } from '../ti
 import type { TaskStore } from '../store.ts'
 import type { HeldTask } from './held.ts'
 
-/** After a failed attempt to record outcomes, the wait before the next; doubled up to the second figure. */
+/** Delay before the retry of a failed call; doubled after each failure up to the second figure. */
 const RETRY_MS_MIN = 50
 const RETRY_MS_MAX = 5_000
 
@@ -17,15 +17,15 @@ interface Group {
   readonly items: Item[]
 }
 
-/** Rounds of calls that may be under way at once: a store far away is kept busy, and batches still grow under load. */
+/** Maximum number of concurrent rounds of calls: a distant store is kept busy, and batches still grow under load. */
 const ROUNDS_MAX = 4
 
 /**
- * Records outcomes, many at a time: what ends during one turn of the event loop, or while enough calls are under
- * way, goes to the timetable in one call per cell.
+ * Records outcomes in batches: outcomes that are decided during one turn of the event loop, or while enough calls are
+ * under way, go to the timetable in one call per cell.
  *
- * A call that fails is repeated for as long as the claim is trusted; repeating is safe, because a settled task
- * answers 'stale'. After that nothing is lost either: the lease runs out, and the task is delivered again.
+ * A failed call is retried until the lease of its claim ends. A retry is safe, because a settled task answers 'stale'.
+ * After that no task is lost either: the lease expires, and the task is delivered again.
  */
 export class Settler {
   readonly #store: TaskStore
@@ -36,7 +36,7 @@ export class Settler {
   #backlog = 0
   #isTurning = false
   #rounds = 0
-  /** Calls and repetitions that are not over. */
+  /** Calls and retries under way. */
   readonly #underWay = new Set<Promise<void>>()
 
   constructor(
@@ -51,7 +51,7 @@ export class Settler {
     this.#onError = onError
   }
 
-  /** Outcomes that are not recorded yet. The consumer claims no more while there are too many. */
+  /** Outcomes that are not recorded yet. With too many of them the consumer stops claiming. */
   get backlog(): number {
     return this.#backlog
   }
@@ -102,8 +102,8 @@ export class Settler {
     } catch (error) {
       this.#onError(error)
       const left = this.#stillTrusted(group)
-      // By itself: a cell that cannot be reached holds up no other.
-      if (left.items.length > 0) this.#follow(this.#repeat(left, failures + 1))
+      // Not awaited here: an unreachable cell must not hold up the others.
+      if (left.items.length > 0) this.#follow(this.#retry(left, failures + 1))
       return
     }
     this.#backlog -= group.items.length
@@ -112,12 +112,12 @@ export class Settler {
     )
   }
 
-  async #repeat(group: Group, failures: number): Promise<void> {
+  async #retry(group: Group, failures: number): Promise<void> {
     await sleep(this.#clock, Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX))
     await this.#record(group, failures)
   }
 
-  /** What is not trusted any more belongs to the rescue. */
+  /** Drops the outcomes whose lease is over: these tasks are rescued, so another process may have them. */
   #stillTrusted({ at, items }: Group): Group {
     const nowMs = this.#clock.monotonicNow()
     const trusted = items.filter(({ task }) => task.claim.trustedUntilMs > nowMs)

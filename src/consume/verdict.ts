@@ -1,4 +1,4 @@
-/** What the user's code said, as values; pure. Nothing in here throws. */
+/** Turns what the user's code returned or threw into a verdict, and a verdict into an outcome. Pure; never throws. */
 import { backoffMs, type RetryPolicy } from '../values/retry.ts'
 import { durationMs } from '../values/duration.ts'
 import { boundedText, describeError, describeValue, TocsinError } from '../errors.ts'
@@ -8,7 +8,7 @@ export type Verdict =
   | { readonly kind: 'done' }
   | { readonly kind: 'obsolete' }
   | { readonly kind: 'snooze'; readonly delayMs: number }
-  /** `delayMs` null: the topic's backoff decides. */
+  /** If `delayMs` is null, the topic's backoff decides when the task is retried. */
   | {
       readonly kind: 'failed'
       readonly delayMs: number | null
@@ -29,14 +29,14 @@ function stackOf(thrown: unknown): string | undefined {
     const stack: unknown = thrown instanceof Error ? thrown.stack : undefined
     return typeof stack === 'string' ? stack : undefined
   } catch {
-    // A getter of the user's, gone wrong.
+    // `stack` may be a getter of the user's that throws.
     return undefined
   }
 }
 
 const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const
 
-/** Reads what a handler returned. Something that is no outcome is a failure: guessing 'done' would lose the task. */
+/** Returns the verdict for what a handler returned. An unknown value is a failure: taking it for 'done' would lose the task. */
 export function verdictOf(returned: unknown): Verdict {
   if (returned === undefined || returned === null) return DONE
   try {
@@ -67,12 +67,12 @@ function text(value: unknown, otherwise: string): string {
     : boundedText(typeof value === 'string' ? value : describeValue(value))
 }
 
-/** A batch returns nothing (all done), or one outcome or settled result per task, in order. */
+/** Returns one verdict per task. A batch handler returns nothing (all done), or one outcome or settled result per task, in order. */
 export function verdictsOf(returned: unknown, count: number): Verdict[] {
   if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
   if (!Array.isArray(returned)) return new Array<Verdict>(count).fill(verdictOfWrongBatch(returned))
   if (returned.length !== count) return new Array<Verdict>(count).fill(wrongCount(returned.length, count))
-  // Not `map`, which passes over holes.
+  // Not `map`, which skips holes.
   return Array.from(returned, (one: unknown) =>
     isSettledResult(one) ? verdictOfSettled(one) : verdictOf(one),
   )
@@ -84,7 +84,7 @@ function verdictOfWrongBatch(returned: unknown): Verdict {
 }
 
 function wrongCount(got: number, expected: number): Verdict {
-  const message = `outcome-count: ${got} outcomes for ${expected} tasks; nobody can tell which is whose, so none counts as done`
+  const message = `outcome-count: ${got} outcomes for ${expected} tasks; they cannot be matched, so all of these attempts failed`
   return failure(new TocsinError('outcome-count', message))
 }
 
@@ -97,7 +97,7 @@ function verdictOfSettled(result: PromiseSettledResult<unknown>): Verdict {
   return result.status === 'fulfilled' ? verdictOf(result.value) : failure(result.reason)
 }
 
-/** Failures are counted here and nowhere else: the last allowed one is the end. */
+/** Counts failures, here and nowhere else: the last allowed one makes the task dead. */
 export function settleOutcomeOf(
   verdict: Verdict,
   failuresBefore: number,

@@ -1,9 +1,9 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * One timer for many deadlines. It rings no later than the earliest moment asked for; it may ring early, when that
- * moment was called off meanwhile: whoever is rung looks what is due and asks again. So a deadline that is set and
- * met thousands of times a second costs a comparison, not a timer.
+ * One timer for many deadlines. It rings no later than the earliest of them. Deadlines are not removed, so it may ring
+ * early: the owner then checks what is due and sets the next deadline. A deadline that is set and met thousands of times
+ * a second costs a comparison, not a timer.
  */
 export class Alarm {
   readonly #clock: Clock
@@ -16,7 +16,7 @@ export class Alarm {
     this.#ring = ring
   }
 
-  /** `atMs` by the monotonic clock; Infinity asks for nothing. */
+  /** Sets a deadline by the monotonic clock; Infinity sets none. */
   noLaterThan(atMs: number): void {
     if (atMs >= this.#atMs) return
     this.off()

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 
-/** A step that is taken now and then, never twice at once. A step that fails is told of, and the next one comes. */
+/** Runs a step periodically, never twice at the same time. An error is passed to `onError`, and the next step follows. */
 export class Periodic {
   readonly #clock: Clock
   readonly #everyMs: number
@@ -8,7 +8,7 @@ export class Periodic {
   readonly #onError: (error: unknown) => void
   #isStopped = false
   #isHurried = false
-  /** Ends the rest that is under way. */
+  /** Ends the current pause. */
   #wake = () => {}
   #running: Promise<void> = Promise.resolve()
 
@@ -28,18 +28,18 @@ export class Periodic {
     return this.#isStopped
   }
 
-  /** The first step comes at once, or after the first pause. */
+  /** Runs the first step at once, or after the first pause. */
   start(first: 'now' | 'later'): void {
     this.#running = this.#run(first)
   }
 
-  /** The next step comes now, or as soon as the one that is under way is over. */
+  /** Runs the next step now, or as soon as the current one has ended. */
   hurry(): void {
     this.#isHurried = true
     this.#wake()
   }
 
-  /** Waits for the step that is under way. */
+  /** Resolves when the current step has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#wake()
@@ -47,16 +47,16 @@ export class Periodic {
   }
 
   async #run(first: 'now' | 'later'): Promise<void> {
-    if (first === 'later') await this.#rest()
+    if (first === 'later') await this.#pause()
     while (!this.isStopped) {
       this.#isHurried = false
       await this.#step().catch(this.#onError)
-      await this.#rest()
+      await this.#pause()
     }
   }
 
-  /** No signal is made for it: a process rests several times a second, and signals are dear. */
-  #rest(): Promise<void> {
+  /** Without an AbortSignal: a process pauses several times a second, and signals are expensive. */
+  #pause(): Promise<void> {
     if (this.#isHurried || this.isStopped) return Promise.resolve()
     return new Promise((resolve) => {
       const callOff = this.#clock.after(this.#everyMs, resolve, true)

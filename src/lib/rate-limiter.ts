@@ -1,25 +1,25 @@
-/**
- * Holds a topic to its rate: in every span of `perMs`, however it is laid, at most `limit` tasks. What was granted
- * comes back exactly one span later. Tasks wait in the timetable, where they cost nothing, not here.
- */
 export interface Rate {
   readonly limit: number
   readonly perMs: number
 }
 
+/**
+ * A sliding-window rate limiter: at most `limit` grants in any span of `perMs`. A grant expires exactly one span later.
+ * The limiter has no queue: a caller that gets nothing tries again at `nextMs`.
+ */
 export class RateLimiter {
   /** Grants of the last span, oldest first. */
   #grants: { atMs: number; count: number }[] = []
   #granted = 0
 
-  /** How many of `wanted` may go now. */
+  /** Grants up to `wanted`, and returns how many. */
   take(wanted: number, rate: Rate | null, nowMs: number): number {
     if (rate === null) return wanted
     this.#forgetBefore(nowMs - rate.perMs)
     const count = Math.max(0, Math.min(wanted, rate.limit - this.#granted))
     if (count === 0) return 0
     this.#granted += count
-    // In steps of a thousandth of the span, rounded later: at most a thousand records, and never too much too soon.
+    // Times are rounded up to a thousandth of the span: at most a thousand records, and never more than the limit in a span.
     const stepMs = rate.perMs / 1_000
     const atMs = Math.ceil(nowMs / stepMs) * stepMs
     const last = this.#grants.at(-1)
@@ -28,7 +28,7 @@ export class RateLimiter {
     return count
   }
 
-  /** Some of what was granted lately was not needed after all. */
+  /** Takes back grants that were not used, the newest first. */
   giveBack(unused: number): void {
     let left = Math.min(unused, this.#granted)
     this.#granted -= left
@@ -40,7 +40,7 @@ export class RateLimiter {
     }
   }
 
-  /** Monotonic moment at which the next one may go; 0 when there is no waiting. */
+  /** Returns the monotonic time of the next grant; 0 if there is one now. */
   nextMs(rate: Rate | null, nowMs: number): number {
     if (rate === null) return 0
     this.#forgetBefore(nowMs - rate.perMs)
@@ -48,7 +48,7 @@ export class RateLimiter {
     return this.#granted < rate.limit || oldest === undefined ? 0 : oldest.atMs + rate.perMs
   }
 
-  /** A grant made exactly one span ago counts no more. */
+  /** Forgets expired grants. A grant made exactly one span ago is expired. */
   #forgetBefore(ms: number): void {
     const kept = this.#grants.findIndex(({ atMs }) => atMs > ms)
     const gone = this.#grants.splice(0, kept === -1 ? this.#grants.length : kept)

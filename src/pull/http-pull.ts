@@ -1,10 +1,9 @@
 /**
- * Pull consumption: tasks are handed to whoever asks, wherever that is, and settled by the token that came with each.
+ * Consumption by pulling over HTTP: a client claims tasks, and settles each by the token that came with it.
  *
- *   claim ──▶ pendingPulls ◀── pullers ◀── store          token + outcome ──▶ settle ──▶ store
+ *   claim ──▶ pending pulls ◀── pullers ◀── store          token + outcome ──▶ settle ──▶ store
  *
- * Nothing about a claim is kept here: its bearer may settle it at the desk of another process, or after this one was
- * started again.
+ * No state of a claim is kept here: a client may settle through another process, or after a restart of this one.
  */
 import { TocsinError } from '../errors.ts'
 import { groupBy } from '../lib/group-by.ts'
@@ -22,19 +21,19 @@ export interface HttpPullParts extends PendingPullsParts, ReporterParts {
 
 export interface PulledTask extends Task<unknown> {
   readonly token: string
-  /** By the clock of record. */
+  /** By the timetable's clock. */
   readonly leaseUntil: Date
 }
 
-/** A task, and what proves that it is held. */
-export interface Borne {
+/** A key, and the token that proves that the client holds the task. */
+export interface KeyAndToken {
   readonly key: string
   readonly token: string
 }
 
-interface Proven {
+interface DecodedItem {
   readonly key: string
-  readonly proof: PullToken
+  readonly token: PullToken
 }
 
 export class HttpPull {
@@ -52,44 +51,44 @@ export class HttpPull {
     return this.#pendingPulls.count
   }
 
-  /** Tasks as soon as there are any, at most `limit`; none after `waitMs`, or when `signal` aborts. */
+  /** Resolves with up to `limit` tasks as soon as there are any; with none after `waitMs`, or when `signal` aborts. */
   async claim(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<PulledTask[]> {
     const pulled = await this.#pendingPulls.wait(limit, leaseMs, waitMs, signal)
     if (!signal.aborted) return pulled.map((one) => this.#task(one))
-    // Whoever asked is gone: somebody else may have them at once.
+    // The client is gone: other clients may have the tasks at once.
     await this.#pendingPulls.giveBack(pulled)
     return []
   }
 
-  /** One answer for each, in order. May be repeated: what is settled already is stale. */
-  async settle(items: readonly (Borne & { readonly verdict: Verdict })[]): Promise<SettleAnswer[]> {
+  /** Returns one answer per item, in order. Safe to retry: a task that is settled already answers 'stale'. */
+  async settle(items: readonly (KeyAndToken & { readonly verdict: Verdict })[]): Promise<SettleAnswer[]> {
     const { settings, random, store } = this.#parts
-    const given = provenOf(items).map(({ key, proof }, i) => {
+    const given = decodeItems(items).map(({ key, token }, i) => {
       const { verdict } = items[i] as { verdict: Verdict }
       return {
         key,
-        proof,
-        outcome: settleOutcomeOf(verdict, proof.failures, settings().retry, random.fraction()),
+        token,
+        outcome: settleOutcomeOf(verdict, token.failures, settings().retry, random.fraction()),
       }
     })
     const answers = await this.#byClaim(given, (at, { session }, some) => {
-      const settlements = some.map(({ key, proof, outcome }) => ({ key, stamp: proof.stamp, outcome }))
+      const settlements = some.map(({ key, token, outcome }) => ({ key, stamp: token.stamp, outcome }))
       return session === null || store.ledger === undefined
         ? store.settle(at, settlements)
         : store.ledger.settleFor(session, at, settlements)
     })
-    for (const [i, { key, proof, outcome }] of given.entries()) {
+    for (const [i, { key, token, outcome }] of given.entries()) {
       if (answers[i] !== 'settled') continue
       this.#reporter.settled(outcome)
-      this.#reporter.announce({ key, id: proof.id, failures: proof.failures }, outcome)
+      this.#reporter.announce({ key, id: token.id, failures: token.failures }, outcome)
     }
     return answers
   }
 
-  /** Without a ledger a lease is that of a whole claim call: what the same answer brought of the same cell is prolonged, too. */
-  async extend(items: readonly Borne[], leaseMs: number): Promise<('extended' | 'stale')[]> {
+  /** Extends leases. Without a ledger a lease belongs to a whole claim: all its tasks of the same cell are extended, too. */
+  async extend(items: readonly KeyAndToken[], leaseMs: number): Promise<('extended' | 'stale')[]> {
     const { store } = this.#parts
-    return this.#byClaim(provenOf(items), async (at, { session, req, stamp }, some) => {
+    return this.#byClaim(decodeItems(items), async (at, { session, req, stamp }, some) => {
       if (session === null || store.ledger === undefined) {
         const answer = await store.extend(at, req, leaseMs)
         return some.map(() => answer)
@@ -98,20 +97,20 @@ export class HttpPull {
       const answers = await store.ledger.extendFor({ session, req, stamp }, at, keys, leaseMs)
       return answers.map((answer) => {
         if (answer !== 'locked') return answer
-        // Not lost: to be asked for again, for as long as its lease lasts.
+        // The lease is not lost: the client can retry until it expires.
         throw new TocsinError(
           'ledger-unavailable',
-          'extend: somebody else has a transaction open on a task of these',
+          'extend: another transaction has locked one of these tasks; retry before the lease ends',
         )
       })
     })
   }
 
-  /** Whoever was to have them never got them: as if they had not been claimed. */
+  /** Returns tasks that never reached the client to the timetable, as if they had not been claimed. */
   async giveBack(tasks: readonly PulledTask[]): Promise<void> {
     const { store } = this.#parts
     const outcome = { kind: 'return' } as const
-    await this.#byClaim(provenOf(tasks), (at, { stamp }, some) =>
+    await this.#byClaim(decodeItems(tasks), (at, { stamp }, some) =>
       store.settle(
         at,
         some.map(({ key }) => ({ key, stamp, outcome })),
@@ -123,26 +122,26 @@ export class HttpPull {
     this.#pendingPulls.reconfigure()
   }
 
-  /** Whoever waits is answered at once. What was handed out stays with whoever has it. */
+  /** Answers all pending pulls at once. Tasks that were handed out stay with their clients. */
   stop(): Promise<void> {
     return this.#pendingPulls.stop()
   }
 
-  /** One call per claim, whatever the order in which its tasks come. */
-  async #byClaim<T extends Proven, A>(
+  /** Makes one call per claim, and returns the answers in the order of the items. */
+  async #byClaim<T extends DecodedItem, A>(
     given: readonly T[],
-    ask: (at: CellAddress, proof: PullToken, some: readonly T[]) => Promise<readonly A[]>,
+    ask: (at: CellAddress, token: PullToken, some: readonly T[]) => Promise<readonly A[]>,
   ): Promise<A[]> {
     const answers = new Array<A>(given.length)
     const claims = groupBy(given.keys(), (i) => {
-      const { cell, session, req } = (given[i] as T).proof
+      const { cell, session, req } = (given[i] as T).token
       return `${cell}/${session}/${req}`
     })
     await Promise.all(
       [...claims.values()].map(async (indexes) => {
         const some = indexes.map((i) => given[i] as T)
-        const { proof } = some[0] as T
-        const answered = await ask({ topic: this.#parts.topic, cell: proof.cell }, proof, some)
+        const { token } = some[0] as T
+        const answered = await ask({ topic: this.#parts.topic, cell: token.cell }, token, some)
         for (const [n, i] of indexes.entries()) answers[i] = answered[n] as A
       }),
     )
@@ -170,6 +169,6 @@ export class HttpPull {
   }
 }
 
-function provenOf(items: readonly Borne[]): Proven[] {
-  return items.map(({ key, token }, i) => ({ key, proof: decodeToken(token, `tasks[${i}].token`) }))
+function decodeItems(items: readonly KeyAndToken[]): DecodedItem[] {
+  return items.map(({ key, token }, i) => ({ key, token: decodeToken(token, `tasks[${i}].token`) }))
 }

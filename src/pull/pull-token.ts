@@ -1,19 +1,19 @@
 import { TocsinError } from '../errors.ts'
 
 /**
- * What proves a claim to whoever bears it, in any process that shares the store: it says where the task lies and under
- * which claim it was handed out. It is opaque to its bearer, who can do with it what the right to consume the topic allows
- * anyway; that the claim still holds is for the store to say.
+ * Proves to any process that shares the store that a client holds a claim: it names the task's cell and the claim. Clients
+ * treat it as opaque. It is not signed: it allows no more than the right to consume the topic does, and the store checks
+ * whether the claim still holds.
  */
 export interface PullToken {
   readonly cell: number
   readonly stamp: number
   readonly req: string
-  /** Who claimed, to a ledger; null where there is none. */
+  /** The ledger session that made the claim; null without a ledger. */
   readonly session: number | null
   /** Failures before this attempt. */
   readonly failures: number
-  /** Of the task. */
+  /** The task's id. */
   readonly id: string
 }
 
@@ -21,7 +21,7 @@ export function encodeToken({ cell, stamp, req, session, failures, id }: PullTok
   return Buffer.from(JSON.stringify([cell, stamp, req, session, failures, id])).toString('base64url')
 }
 
-/** Refuses what was never a token; one that is outdated is found stale by the store. */
+/** Throws 'bad-token' if the text was never a token. An outdated token is decoded: the store answers 'stale'. */
 export function decodeToken(text: string, field: string): PullToken {
   const [cell, stamp, req, session, failures, id] = parsed(text)
   if (
@@ -34,7 +34,7 @@ export function decodeToken(text: string, field: string): PullToken {
     typeof id === 'string'
   )
     return { cell, stamp, req, session, failures, id }
-  throw new TocsinError('bad-token', `${field}: this is no token that a claim handed out`, { field })
+  throw new TocsinError('bad-token', `${field}: this is not a token from the answer to a claim`, { field })
 }
 
 function parsed(text: string): unknown[] {

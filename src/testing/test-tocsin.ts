@@ -14,8 +14,8 @@ export interface TestTocsinOptions {
   /** Where the clock starts: 2026-01-01T00:00:00Z by default. */
   readonly now?: Instant | undefined
   /**
-   * How long, in real time, `advance` waits while nothing happens before it takes the handlers that still run to be
-   * waiting for the clock, and moves on: 1s by default.
+   * How long, in real time, `advance` waits while nothing happens: 1s by default. Then it assumes that the handlers that
+   * still run wait for the virtual clock, and moves on.
    */
   readonly patience?: Duration | undefined
 }
@@ -23,10 +23,10 @@ export interface TestTocsinOptions {
 const START = '2026-01-01T00:00:00Z'
 const PATIENCE = '1s'
 
-/** Puller looks guard against what cannot happen here; once a day keeps a year's `advance` short. */
+/** Pullers look for lost wakes, which cannot happen here. Once a day keeps the `advance` of a year short. */
 const LOOK_MS = 86_400_000
 
-/** A Tocsin in memory, on a clock of its own that stands still until it is told to move. */
+/** Returns a Tocsin in memory with a virtual clock, which moves only by `advance`. */
 export async function testTocsin(options: TestTocsinOptions = {}): Promise<TestTocsin> {
   checkOptions(options, ['now', 'patience'], 'testTocsin')
   const clock = new VirtualClock(instantMs(options.now ?? START, 'now'))
@@ -39,7 +39,7 @@ export class TestTocsin extends Tocsin {
   readonly #patienceMs: number
   #advancing: Promise<void> = Promise.resolve()
 
-  /** Use `testTocsin()`. `wrap` stands between the engine and its timetable: the place to inject faults. */
+  /** Use `testTocsin()`. `wrap` wraps the timetable, to inject faults. */
   constructor(
     clock: VirtualClock,
     patienceMs: number,
@@ -53,14 +53,14 @@ export class TestTocsin extends Tocsin {
     this.#patienceMs = patienceMs
   }
 
-  /** The virtual moment. */
+  /** Returns the time of the virtual clock. */
   now(): Date {
     return new Date(this.#clock.now())
   }
 
   /**
-   * Lets time pass. When it resolves, everything that fell due on the way has fired, in order, each at its own
-   * moment, with the retries and snoozes that followed from it.
+   * Moves the virtual clock. When it resolves, every task that fell due on the way has fired, in order and each at its own
+   * time, with the retries and snoozes that followed.
    */
   async advance(by: Duration): Promise<void> {
     const byMs = durationMs(by, 'advance')
@@ -68,7 +68,7 @@ export class TestTocsin extends Tocsin {
     await this.#advancing
   }
 
-  /** Lets time pass as long as it takes: a handler that hangs is waited for on the virtual clock, not on yours. */
+  /** Closes, and moves the virtual clock meanwhile: waiting for a hanging handler takes no real time. */
   override async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     const closed = super.close(options)
     let isClosed = false
@@ -82,12 +82,12 @@ export class TestTocsin extends Tocsin {
     await closed
   }
 
-  /** Timers that wait on the virtual clock: none after `close`. */
+  /** The number of timers that are set on the virtual clock: 0 after `close`. */
   get waitingTimers(): number {
     return this.#clock.timerCount
   }
 
-  /** The wall clock alone jumps by this much, forward or back, as when somebody sets it. */
+  /** Steps the wall clock forward or back, as an administrator or NTP would. Timers and leases are not affected. */
   stepClock(byMs: number): void {
     this.#clock.stepWall(byMs)
   }
@@ -103,7 +103,7 @@ export class TestTocsin extends Tocsin {
     await this.#quiet()
   }
 
-  /** Until nothing moves any more by itself: no task in anybody's hands, nobody waiting for a turn. */
+  /** Resolves when nothing happens without the clock: no task is claimed, and no code waits for a turn of the event loop. */
   async #quiet(): Promise<void> {
     let steps = this.#timetable.steps
     let sinceMs = systemClock.monotonicNow()
@@ -119,7 +119,7 @@ export class TestTocsin extends Tocsin {
   }
 }
 
-/** No jitter: a fraction of one half is the middle of every spread. Names are numbered. */
+/** Returns a source without jitter: a fraction of one half is the middle of every spread. Ids are numbered. */
 function predictable(): Random {
   let made = 0
   return { fraction: () => 0.5, uniqueId: () => `made-by-test-tocsin-${++made}` }

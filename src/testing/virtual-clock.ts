@@ -5,16 +5,16 @@ class Timer implements HeapMember {
   readonly key: string
   readonly ring: () => void
   position = -1
-  waits = true
+  isWaiting = true
 
   constructor(sequence: number, ring: () => void) {
-    // Timers of one moment ring in the order in which they were set.
+    // Timers with the same time ring in the order in which they were set.
     this.key = String(sequence).padStart(12, '0')
     this.ring = ring
   }
 }
 
-/** Time that moves when it is told to. No real timer is ever set. */
+/** A clock that moves only by `moveTo`. It never sets a real timer. */
 export class VirtualClock implements Clock {
   readonly #timers = new Heap<Timer>()
   #elapsedMs = 0
@@ -38,8 +38,8 @@ export class VirtualClock implements Clock {
     const timer = new Timer(this.#sequence++, ring)
     this.#timers.push(timer, this.#elapsedMs + Math.max(0, Math.ceil(delayMs)))
     return () => {
-      if (timer.waits) this.#timers.remove(timer)
-      timer.waits = false
+      if (timer.isWaiting) this.#timers.remove(timer)
+      timer.isWaiting = false
     }
   }
 
@@ -49,12 +49,12 @@ export class VirtualClock implements Clock {
     this.#turns--
   }
 
-  /** Somebody waits for a turn of the event loop: things are still going on. */
+  /** True while a caller waits for a turn of the event loop: work is still going on. */
   get isTurning(): boolean {
     return this.#turns > 0
   }
 
-  /** Monotonic; Infinity when no timer waits. */
+  /** Returns the monotonic time of the next timer; Infinity if none is set. */
   nextTimerMs(): number {
     return this.#timers.headScore()
   }
@@ -63,17 +63,17 @@ export class VirtualClock implements Clock {
     return this.#timers.size
   }
 
-  /** Moves on to `atMs` and rings everything set for then or before. */
+  /** Moves to `atMs` and rings every timer set for that time or before. */
   moveTo(atMs: number): void {
     this.#elapsedMs = Math.max(this.#elapsedMs, atMs)
     while (this.#timers.headScore() <= this.#elapsedMs) {
       const timer = this.#timers.pop() as Timer
-      timer.waits = false
+      timer.isWaiting = false
       timer.ring()
     }
   }
 
-  /** The wall clock alone jumps, as when somebody sets it; timers and leases do not notice. */
+  /** Steps the wall clock only; timers and leases are not affected. */
   stepWall(byMs: number): void {
     this.#wallMs += byMs
   }

@@ -1,19 +1,19 @@
 import type { CellAddress, Claim, ClaimRequest, SettleAnswer, Settlement } from '../timetable.ts'
 import { MemoryTimetable } from '../timetables/memory/timetable.ts'
 
-/** An in-process timetable that knows which tasks are in somebody's hands. */
+/** A timetable in memory that records which tasks are claimed and not settled. */
 export class WatchedTimetable extends MemoryTimetable {
   readonly #held = new Set<string>()
 
   /** Grows with every task that is claimed or settled. */
   steps = 0
 
-  /** Some task is claimed and its outcome not recorded. */
+  /** True while a task is claimed and its outcome is not recorded. */
   get isBusy(): boolean {
     return this.#held.size > 0
   }
 
-  /** Whoever holds a task now is not waited for any longer. */
+  /** Forgets the tasks that are claimed now, so that `isBusy` no longer waits for them. */
   stopWaiting(): void {
     this.#held.clear()
   }

@@ -431,7 +431,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'of what was pulled, the failures before are forgotten',
     file: HTTP_PULL,
-    find: 'settleOutcomeOf(verdict, proof.failures,',
+    find: 'settleOutcomeOf(verdict, token.failures,',
     replace: 'settleOutcomeOf(verdict, 0,',
     composition: 'center',
     isPulled: true,
