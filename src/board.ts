@@ -11,7 +11,7 @@
  */
 import type { SlotBy } from './values/cell.ts'
 import type { TopicConfig } from './values/config.ts'
-import type { TokenRecord } from './values/access-token.ts'
+import type { AccessToken } from './values/access-token.ts'
 
 /** So many changes of a topic are kept, at least. */
 export const CHANGES_KEPT = 100
@@ -134,9 +134,9 @@ export interface Board {
   history(topic: string, limit: number): Promise<PastChange[]>
 
   /** The oldest first, those that have expired among them. */
-  tokens(): Promise<TokenRecord[]>
+  tokens(): Promise<AccessToken[]>
   /** Takes the place of the one with that id. */
-  putToken(token: TokenRecord): Promise<void>
+  putToken(token: AccessToken): Promise<void>
   /** Whether it was there. One that is asked for again, since its reply was lost, may find that it has dropped it. */
   dropToken(id: string): Promise<boolean>
 

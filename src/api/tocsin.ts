@@ -217,7 +217,7 @@ export class Tocsin implements AsyncDisposable {
    * Whose requests servers answer, the same for all of them.
    * @internal
    */
-  get tokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
+  get accessTokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
     this.#checkOpen()
     return this.#board
   }

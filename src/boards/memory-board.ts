@@ -11,7 +11,7 @@ import {
 import { NodeList } from './node-list.ts'
 import type { SlotBy } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
-import { byCreation, type TokenRecord } from '../values/access-token.ts'
+import { byCreation, type AccessToken } from '../values/access-token.ts'
 
 /**
  * The board of a process that is alone, and of the simulator, whose nodes share one. What comes in and goes out is
@@ -22,7 +22,7 @@ export class MemoryBoard implements Board {
   readonly #clock: Clock
   readonly #nodes = new NodeList()
   readonly #topics = new Map<string, Topic>()
-  readonly #tokens = new Map<string, TokenRecord>()
+  readonly #tokens = new Map<string, AccessToken>()
   #revision = 0
 
   constructor(clock: Clock, isShared = false) {
@@ -83,11 +83,11 @@ export class MemoryBoard implements Board {
     return past.map(({ version, atMs, by, patch }) => ({ version, atMs, by, patch: structuredClone(patch) }))
   }
 
-  async tokens(): Promise<TokenRecord[]> {
+  async tokens(): Promise<AccessToken[]> {
     return structuredClone([...this.#tokens.values()]).toSorted(byCreation)
   }
 
-  async putToken(token: TokenRecord): Promise<void> {
+  async putToken(token: AccessToken): Promise<void> {
     this.#tokens.set(token.id, structuredClone(token))
   }
 

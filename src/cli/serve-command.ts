@@ -95,7 +95,7 @@ function withoutEmpty(given: Given): Given {
 }
 
 async function announce({ url, toc }: Served, hasAdminToken: boolean, output: Output): Promise<void> {
-  const needsToken = hasAdminToken || (await toc.tokenBoard.tokens()).length > 0
+  const needsToken = hasAdminToken || (await toc.accessTokenBoard.tokens()).length > 0
   output.announce({ url, needsToken }, forPeople(reachable(url), needsToken, hasAdminToken))
 }
 

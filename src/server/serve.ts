@@ -60,7 +60,7 @@ export async function serve(options: ServeOptions = {}): Promise<Served> {
   const metrics = new Metrics(clock)
   const toc = await Tocsin.open({ ...store, logger }, metrics)
   try {
-    const book = new TokenBook(toc.tokenBoard, clock, systemRandom, adminToken ?? null)
+    const book = new TokenBook(toc.accessTokenBoard, clock, systemRandom, adminToken ?? null)
     if (!isLoopback) await checkLocked(book, host, adminToken)
     const app = await buildServer({
       toc,

@@ -8,14 +8,14 @@ import type { Board } from '../board.ts'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import type { Secrets } from '../random.ts'
-import type { Scope, TokenRecord } from '../values/access-token.ts'
+import type { Scope, AccessToken } from '../values/access-token.ts'
 
 /** What was heard of the board is believed for so long: a token that is revoked elsewhere is good no longer than that. */
 const FRESH_MS = 1_000
 const TOKEN = /^tocsin_([a-z0-9]{12})_([A-Za-z0-9_-]{32,64})$/
 const NOBODY = Buffer.alloc(32)
 /** Lies on the board from the first token on and is good for nothing: by it a server that starts later knows that there were any. */
-const LOCK: TokenRecord = {
+const LOCK: AccessToken = {
   id: 'lock',
   name: 'there were tokens',
   hash: NOBODY.toString('hex'),
@@ -32,7 +32,7 @@ export interface TokenGrant {
   readonly scopes: readonly Scope[]
   readonly topicPrefix: string | null
   readonly expiresMs: number | null
-  readonly rate: TokenRecord['rate']
+  readonly rate: AccessToken['rate']
   readonly bodyBytesMax: number | null
 }
 
@@ -43,8 +43,8 @@ export class TokenBook {
   readonly #clock: Clock
   readonly #random: Secrets
   /** Given when the server was started; never on the board. */
-  readonly #fixed: TokenRecord | null
-  #records = new Map<string, TokenRecord>()
+  readonly #fixed: AccessToken | null
+  #records = new Map<string, AccessToken>()
   #heardMs = Number.NEGATIVE_INFINITY
   #hearing: Promise<void> | null = null
   #everHadAny: boolean
@@ -63,7 +63,7 @@ export class TokenBook {
   }
 
   /** Null: nobody bears this token, or not any more. */
-  async bearerOf(token: string): Promise<TokenRecord | null> {
+  async bearerOf(token: string): Promise<AccessToken | null> {
     const id = TOKEN.exec(token)?.[1]
     await this.refresh()
     const known = this.#fixed?.id === id ? this.#fixed : id === undefined ? undefined : this.#records.get(id)
@@ -75,13 +75,13 @@ export class TokenBook {
     return record.expiresMs !== null && record.expiresMs <= this.#clock.now() ? null : record
   }
 
-  async list(): Promise<TokenRecord[]> {
+  async list(): Promise<AccessToken[]> {
     await this.#read()
     return [...this.#records.values()]
   }
 
   /** The only moment at which anybody sees the token. */
-  async create(grant: TokenGrant): Promise<{ record: TokenRecord; token: string }> {
+  async create(grant: TokenGrant): Promise<{ record: AccessToken; token: string }> {
     await this.#read()
     if (!this.isLocked && (!grant.scopes.includes('admin') || grant.topicPrefix !== null))
       throw new TocsinError(
@@ -103,7 +103,7 @@ export class TokenBook {
   }
 
   /** A new one that may do the same; the old one ends after `overlapMs`, so that nobody is cut off meanwhile. */
-  async rotate(id: string, overlapMs: number): Promise<{ record: TokenRecord; token: string }> {
+  async rotate(id: string, overlapMs: number): Promise<{ record: AccessToken; token: string }> {
     const old = await this.#known(id)
     const { name, scopes, topicPrefix, rate, bodyBytesMax } = old
     const nowMs = this.#clock.now()
@@ -132,7 +132,7 @@ export class TokenBook {
     })
   }
 
-  async #known(id: string): Promise<TokenRecord> {
+  async #known(id: string): Promise<AccessToken> {
     await this.#read()
     const record = this.#records.get(id)
     if (record !== undefined) return record
@@ -155,7 +155,7 @@ function sha256(text: string): Buffer {
 }
 
 /** Any text that a header can carry, of some length, will do: it comes from where secrets are kept. */
-function adminRecord(token: string): TokenRecord {
+function adminRecord(token: string): AccessToken {
   if (!/^[\x21-\x7e]{20,}$/.test(token))
     throw new TocsinError(
       'bad-option',

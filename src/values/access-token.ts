@@ -1,32 +1,33 @@
 /**
- * Who may ask a server for what. Of a token only its hash is kept: whoever reads the board cannot use what they find
- * there. Plain data, the same on every server; who checks it is the server.
+ * Access tokens: which client may send which requests to a server. (The token of a claim is another thing: see
+ * pull/pull-token.ts.) Only the hash of a token is stored, so reading the board does not give access. Plain data, shared
+ * by all servers through the board; the server checks it.
  */
 
-/** What a token lets its bearer do. */
+/** What an access token allows. */
 export const SCOPES = ['read', 'schedule', 'consume', 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 
-export interface TokenRecord {
-  /** Public: it names the token in lists and logs. */
+export interface AccessToken {
+  /** Public: identifies the token in lists and logs. */
   readonly id: string
-  /** What people call it. */
+  /** A label for people. */
   readonly name: string
   /** SHA-256 of the token, in hex. */
   readonly hash: string
   readonly scopes: readonly Scope[]
-  /** Only topics whose names begin so. Null: all of them. */
+  /** The token is valid for topics whose names start with this; null allows all topics. */
   readonly topicPrefix: string | null
   readonly createdMs: number
-  /** Null: never. */
+  /** Null if the token does not expire. */
   readonly expiresMs: number | null
-  /** So many requests in any such span. Null: the server's own limit, if it has one. */
+  /** At most `limit` requests in any `perMs`; null applies the server's own limit, if it has one. */
   readonly rate: { readonly limit: number; readonly perMs: number } | null
-  /** Null: the server's own limit. */
+  /** Largest request body; null applies the server's own limit. */
   readonly bodyBytesMax: number | null
 }
 
-/** The oldest first. Here, and not in each database's words: each would order ids by rules of its own. */
-export function byCreation(a: TokenRecord, b: TokenRecord): number {
+/** Oldest first. Sorted here and not by the databases, because each collates ids in its own way. */
+export function byCreation(a: AccessToken, b: AccessToken): number {
   return a.createdMs - b.createdMs || (a.id < b.id ? -1 : Number(a.id > b.id))
 }

@@ -277,13 +277,13 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     expect([two.knows(TOPIC), two.topicNames()]).toEqual([true, [TOPIC]])
     await bare.schedule({ key: 'a:1', delay: '1h', payload: null })
     expect((await bare.list({ prefix: 'a' })).tasks).toHaveLength(1)
-    await one.tokenBoard.putToken(token('a'))
-    expect(await two.tokenBoard.tokens()).toEqual([token('a')])
+    await one.accessTokenBoard.putToken(token('a'))
+    expect(await two.accessTokenBoard.tokens()).toEqual([token('a')])
     await place.closeNodes()
 
     const [later] = (await place.nodes('later')) as [Tocsin]
     expect(await later.topic(TOPIC).config()).toEqual(view)
-    expect(await later.tokenBoard.tokens()).toEqual([token('a')])
+    expect(await later.accessTokenBoard.tokens()).toEqual([token('a')])
     expect(await later.topic(TOPIC).configHistory()).toMatchObject([
       { by: 'one', patch: { declared: view.code } },
     ])

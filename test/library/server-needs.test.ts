@@ -43,13 +43,13 @@ it('what was declared, and tokens, are there after a reopen', async () => {
   try {
     const before = await open()
     const view = await declareForAll(before, 'order.unpaid', { slots: 4, slotBy: 'prefix', timeout: '1m' })
-    await before.tokenBoard.putToken(token('a'))
+    await before.accessTokenBoard.putToken(token('a'))
     await before.close()
     await using after = await open()
     expect(after.topicNames()).toEqual(['order.unpaid'])
     expect(await after.topic('order.unpaid').config()).toEqual(view)
-    expect(await after.tokenBoard.tokens()).toEqual([token('a')])
-    expect(await after.tokenBoard.dropToken('a')).toBe(true)
+    expect(await after.accessTokenBoard.tokens()).toEqual([token('a')])
+    expect(await after.accessTokenBoard.dropToken('a')).toBe(true)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -62,7 +62,7 @@ it('nothing of it once it is closed', async () => {
   for (const ask of [
     () => topic.declareForAll({}),
     () => toc.refreshTopics(),
-    async () => toc.tokenBoard.tokens(),
+    async () => toc.accessTokenBoard.tokens(),
   ])
     expect(await refusal(ask)).toMatchObject({ code: 'closed' })
 })

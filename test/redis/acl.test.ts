@@ -30,9 +30,9 @@ it('the user that docs/redis.md describes may do everything, and no more', async
   expect((await topic.list({ state: 'dead' })).tasks.map(({ key }) => key)).toEqual(['dies'])
   expect(await topic.dead.purge({ all: true })).toEqual({ purged: 1 })
   await topic.configure({ batchSize: 7 })
-  await toc.tokenBoard.putToken(token('a'))
-  expect(await toc.tokenBoard.tokens()).toEqual([token('a')])
-  expect(await toc.tokenBoard.dropToken('a')).toBe(true)
+  await toc.accessTokenBoard.putToken(token('a'))
+  expect(await toc.accessTokenBoard.tokens()).toEqual([token('a')])
+  expect(await toc.accessTokenBoard.dropToken('a')).toBe(true)
   await expect(
     Tocsin.open({ timetable, prefix: 'other', logger: false }).then((other) => other.topic('t').counts()),
   ).rejects.toMatchObject({ code: 'timetable-refused' })

@@ -363,7 +363,7 @@ describe('tokens', () => {
   it('are long, recognisable, each another, and only their SHA-256 is kept', async () => {
     const made = await Promise.all(Array.from({ length: 20 }, () => make(server, {})))
     expect(new Set(made.map(({ token }) => token)).size).toBe(20)
-    const kept = await server.served.toc.tokenBoard.tokens()
+    const kept = await server.served.toc.accessTokenBoard.tokens()
     const listed = await server.get('/v1/tokens')
     for (const { id, token } of made) {
       const secret = /^tocsin_[a-z0-9]{12}_([A-Za-z0-9_-]{32})$/.exec(token)?.[1] as string
@@ -413,12 +413,12 @@ describe('tokens', () => {
       [{ bodyBytesMax: 0 }, 'bad-request', 'bodyBytesMax'],
       [{ hash: 'mine' }, 'bad-request', 'hash'],
     ]
-    const before = (await server.served.toc.tokenBoard.tokens()).length
+    const before = (await server.served.toc.accessTokenBoard.tokens()).length
     for (const [more, code, field] of wrong) {
       const { status, json } = await server.post('/v1/tokens', { name: 'x', scopes: ['read'], ...more })
       expect([more, status, json.error]).toMatchObject([more, 400, { code, field }])
     }
-    expect(await server.served.toc.tokenBoard.tokens()).toHaveLength(before)
+    expect(await server.served.toc.accessTokenBoard.tokens()).toHaveLength(before)
   })
 
   it('are rotated with an overlap, in which both work', async () => {

@@ -30,7 +30,7 @@ async function state(): Promise<unknown> {
   await toc.refreshTopics()
   const topics = toc.topicNames()
   const of = (name: string) => Promise.all([toc.handle(name).counts(), toc.handle(name).config()])
-  const tokens = await toc.tokenBoard.tokens()
+  const tokens = await toc.accessTokenBoard.tokens()
   return {
     topics,
     each: await Promise.all(topics.map(of)),

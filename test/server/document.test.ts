@@ -19,7 +19,7 @@ it('has every route that the server has, and no other', async () => {
   const toc = await Tocsin.open({ timetable: 'memory:', logger: false })
   const app = await buildServer({
     toc,
-    book: new TokenBook(toc.tokenBoard, systemClock, systemRandom, null),
+    book: new TokenBook(toc.accessTokenBoard, systemClock, systemRandom, null),
     metrics: new Metrics(systemClock),
     clock: systemClock,
     random: systemRandom,

@@ -182,7 +182,7 @@ it('a ping now and then, so that nobody takes silence for the end', async () => 
   await using toc = await Tocsin.open({ timetable: 'memory:', logger: false })
   const app = await buildServer({
     toc,
-    book: new TokenBook(toc.tokenBoard, soon, systemRandom, null),
+    book: new TokenBook(toc.accessTokenBoard, soon, systemRandom, null),
     metrics: new Metrics(soon),
     clock: soon,
     random: systemRandom,

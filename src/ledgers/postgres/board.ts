@@ -10,7 +10,7 @@ import type {
 } from '../../board.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import type { TopicConfig } from '../../values/config.ts'
-import { byCreation, type TokenRecord } from '../../values/access-token.ts'
+import { byCreation, type AccessToken } from '../../values/access-token.ts'
 import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
@@ -94,12 +94,12 @@ export class PostgresBoard implements Board {
     }))
   }
 
-  async tokens(): Promise<TokenRecord[]> {
+  async tokens(): Promise<AccessToken[]> {
     const rows = (await this.#ask('tokens', BOARD.tokens)) as [string][]
-    return rows.map(([token]) => JSON.parse(token) as TokenRecord).toSorted(byCreation)
+    return rows.map(([token]) => JSON.parse(token) as AccessToken).toSorted(byCreation)
   }
 
-  async putToken(token: TokenRecord): Promise<void> {
+  async putToken(token: AccessToken): Promise<void> {
     await this.#ask('token', BOARD.putToken, [token.id, JSON.stringify(token)])
   }
 

@@ -10,7 +10,7 @@ import type {
 import { NodeList } from '../../boards/node-list.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import type { Clock } from '../../clock.ts'
-import type { TokenRecord } from '../../values/access-token.ts'
+import type { AccessToken } from '../../values/access-token.ts'
 import type { BoardStepName, BoardSteps, Writer } from './committer.ts'
 import type { StepTime } from './step-time.ts'
 import type { Readings } from './readings.ts'
@@ -76,11 +76,11 @@ export class SqliteBoard implements Board {
     return this.#read(({ records }) => records.history(topic, limit))
   }
 
-  async tokens(): Promise<TokenRecord[]> {
+  async tokens(): Promise<AccessToken[]> {
     return this.#read(({ tokens }) => tokens.all())
   }
 
-  async putToken(token: TokenRecord): Promise<void> {
+  async putToken(token: AccessToken): Promise<void> {
     await this.#write('putToken', token.id, JSON.stringify(token))
   }
 

@@ -1,6 +1,6 @@
 /** Access tokens, in rows. What changes them runs inside a transaction that is not theirs. */
 import type { Database, Statement } from 'better-sqlite3'
-import { byCreation, type TokenRecord } from '../../values/access-token.ts'
+import { byCreation, type AccessToken } from '../../values/access-token.ts'
 import type { StepTime } from './step-time.ts'
 
 export class Tokens {
@@ -14,9 +14,9 @@ export class Tokens {
     this.#drop = database.prepare('DELETE FROM tocsin_token WHERE id = ?')
   }
 
-  all(): TokenRecord[] {
+  all(): AccessToken[] {
     const texts = this.#all.all() as string[]
-    return texts.map((text) => JSON.parse(text) as TokenRecord).toSorted(byCreation)
+    return texts.map((text) => JSON.parse(text) as AccessToken).toSorted(byCreation)
   }
 
   /** As JSON already: it may wait for its turn, and what the caller does with theirs meanwhile is not meant. */

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../../clock.ts'
 import { durationMs, durationText } from '../../values/duration.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Scope, TokenRecord } from '../../values/access-token.ts'
+import type { Scope, AccessToken } from '../../values/access-token.ts'
 import { SCOPES } from '../../values/access-token.ts'
 import { route } from '../parts.ts'
 import { answer, duration, list, object, ref, text } from '../schemas.ts'
@@ -137,7 +137,7 @@ function shown({
   expiresMs,
   rate,
   bodyBytesMax,
-}: TokenRecord): object {
+}: AccessToken): object {
   return {
     id,
     name,

@@ -10,7 +10,7 @@ import {
   type TopicRecord,
 } from '../../board.ts'
 import type { SlotBy } from '../../values/cell.ts'
-import { byCreation, type TokenRecord } from '../../values/access-token.ts'
+import { byCreation, type AccessToken } from '../../values/access-token.ts'
 import type { RedisParts } from './timetable.ts'
 
 /**
@@ -86,12 +86,12 @@ export class RedisBoard implements Board {
     return (await this.#command(['LRANGE', changes, '0', String(limit - 1)], 'board/history')).map(pastOf)
   }
 
-  async tokens(): Promise<TokenRecord[]> {
+  async tokens(): Promise<AccessToken[]> {
     const texts = await this.#command(['HVALS', this.#parts.keys.board.tokens], 'board/tokens')
-    return texts.map((text) => JSON.parse(text) as TokenRecord).toSorted(byCreation)
+    return texts.map((text) => JSON.parse(text) as AccessToken).toSorted(byCreation)
   }
 
-  async putToken(token: TokenRecord): Promise<void> {
+  async putToken(token: AccessToken): Promise<void> {
     const { writer, replicas, keys } = this.#parts
     const args = [token.id, JSON.stringify(token)]
     await replicas.confirmed(writer.run('board/put-token', keys.boardOfTokens, args))

@@ -10,7 +10,7 @@ import type {
   RecordChange,
   TopicRecord,
 } from '../../../src/board.ts'
-import type { TokenRecord } from '../../../src/values/access-token.ts'
+import type { AccessToken } from '../../../src/values/access-token.ts'
 
 /** What a case gets: a board of its own, empty. */
 export interface BoardHarness {
@@ -48,7 +48,7 @@ export function card(id: string, changed: Partial<NodeCard> = {}): NodeCard {
   }
 }
 
-export function token(id: string, changed: Partial<TokenRecord> = {}): TokenRecord {
+export function token(id: string, changed: Partial<AccessToken> = {}): AccessToken {
   return {
     id,
     name: `name of ${id}`,
