@@ -98,8 +98,8 @@ export interface LedgerSettled {
   readonly poison?: string
 }
 
-/** 'locked': it is held, but somebody's open transaction is at it, and its lease ends when it would have. */
-export type Extended = 'extended' | 'stale' | 'locked'
+/** 'locked': the claim is still held, but an open transaction has locked the row, so the lease was not extended. */
+export type ExtendAnswer = 'extended' | 'stale' | 'locked'
 
 export interface Retention {
   /** Done, cancelled and obsolete tasks that ended before this are forgotten. */
@@ -214,7 +214,7 @@ export interface Ledger extends LedgerWrites, Looks {
     stamp: number,
     leaseMs: number,
     session?: number,
-  ): Promise<Extended[]>
+  ): Promise<ExtendAnswer[]>
   settle(topic: string, settlements: readonly LedgerSettlement[], session?: number): Promise<LedgerSettled[]>
   /** Null if the ledger cannot keep a transaction open while a handler runs. */
   readonly transact: TransactHandler | null

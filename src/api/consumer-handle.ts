@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts'
 import type { Cluster } from '../cluster/cluster.ts'
 import { RunningConsumer, type StopReport } from '../consume/consumer.ts'
 import { type Performer, performGuard } from '../consume/performer.ts'
-import { describeValue, TocsinError } from '../errors.ts'
+import { describeValue } from '../errors.ts'
 import type { RateLimiter } from '../lib/rate-limiter.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
@@ -13,7 +13,6 @@ import { CONFIG_FIELDS } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
 import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
 import { decodeBody } from '../values/schema.ts'
-import { requireLedger } from './require-ledger.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { TopicSettings } from './topic-settings.ts'
 import type { Consumer, ConsumeOptions } from './topic.ts'
@@ -133,19 +132,11 @@ function checkConsumeOptions<Out>(
   if (transaction !== undefined && typeof transaction !== 'boolean')
     throw badOption('transaction', `expected true or false, got ${describeValue(transaction)}`)
   const isTransactional = transaction === true
-  if (isTransactional) checkTransacts(store)
+  if (isTransactional) store.features.handlerTransactions()
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
   // Each transaction takes a connection of its own.
   const byDefault = batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY
   const concurrency = wholeNumber(options.concurrency ?? byDefault, 1, CONCURRENCY_MAX, 'concurrency')
   return { concurrency, isTransactional, guard }
-}
-
-function checkTransacts(store: TaskStore): void {
-  if (requireLedger(store, 'transaction: true').transact === null)
-    throw new TocsinError(
-      'ledger-required',
-      'transaction: true needs its ledger in one PostgreSQL database: a handler cannot be awaited inside a transaction of SQLite, or of several databases. Make the handler idempotent instead: task.id is the same at every attempt',
-    )
 }

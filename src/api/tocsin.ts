@@ -19,7 +19,6 @@ import type { TaskStore, TopicAudit } from '../store.ts'
 import { STOP_TIMEOUT, type Stoppable } from './consumer-handle.ts'
 import { openStore, STORE_FIELDS, type StoreOptions } from './open-store.ts'
 import { defineTopic, type TopicDefinition, type WithoutSchema, type WithSchema } from './topic-definition.ts'
-import { requireLedger } from './require-ledger.ts'
 import type { Topic } from './topic.ts'
 import { TopicHandle } from './topic-handle.ts'
 import { TopicSettings } from './topic-settings.ts'
@@ -164,7 +163,7 @@ export class Tocsin implements AsyncDisposable {
 
   /** @internal How far what rings soon is behind the clock; null: there is nothing to load, or nobody consumes it here. */
   loaderLagMs(topic: string): number | null {
-    return this.#parts.store.ledger?.loaderLagMs(topic) ?? null
+    return this.#parts.store.features.loaderLagMs(topic)
   }
 
   /** @internal By its name alone, with what only a server asks for. */
@@ -194,7 +193,7 @@ export class Tocsin implements AsyncDisposable {
    */
   async audit(): Promise<TopicAudit[]> {
     this.#checkOpen()
-    return requireLedger(this.#parts.store, 'audit()').audit()
+    return this.#parts.store.features.audit()
   }
 
   /** The processes of the cluster that are alive, this one first. */
@@ -290,7 +289,7 @@ export class Tocsin implements AsyncDisposable {
       logger,
     )
     settings.onChange(() => cluster.reslotted())
-    store.ledger?.configure(definition.name, () => settings.current)
+    store.features.configure(definition.name, () => settings.current)
     const handle = new TopicHandle(definition, {
       store,
       clock,

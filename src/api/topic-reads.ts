@@ -5,7 +5,7 @@ import { instantMs, LAST_INSTANT_MS } from '../values/instant.ts'
 import { checkPrefix, checkTag } from '../values/key.ts'
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import { positionOf } from '../values/list-position.ts'
-import { badOption, checkOptions, wholeNumber } from '../values/options.ts'
+import { badOption, checkOptions, needsLedger, wholeNumber } from '../values/options.ts'
 import { decodePayload } from '../values/payload.ts'
 import { decodeBody, inTime } from '../values/schema.ts'
 import type { State, TaskInfo } from '../task.ts'
@@ -13,7 +13,6 @@ import type { EntryView } from '../timetable.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { ForecastOptions, ListOptions } from './topic.ts'
 import { placeOf } from './places.ts'
-import { requireLedger } from './require-ledger.ts'
 import type { WriteParts } from './topic-writes.ts'
 
 const PAGE_SIZE = 100
@@ -129,7 +128,8 @@ export class TopicReads<Out> {
 
   #stateToList(state: State | undefined): State | null {
     if (state === undefined) return null
-    if (ENDED.includes(state)) requireLedger(this.#parts.store, `list({ state: '${state}' })`)
+    if (ENDED.includes(state) && !this.#parts.store.features.keepsEnded)
+      throw needsLedger(`list({ state: '${state}' })`)
     if (STATES.includes(state)) return state
     throw badOption('state', `${describeValue(state)}; use ${STATES.join(', ')}`)
   }

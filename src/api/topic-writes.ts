@@ -17,7 +17,6 @@ import { batchesOf, batchesOfStream, interrupted, pipelined } from './bulk.ts'
 import { EntryBuilder, type EntryParts, handled, schemaIsAsync } from './entry-builder.ts'
 import { ringTime } from './new-task.ts'
 import { placeOf, placesOf } from './places.ts'
-import { requireLedger } from './require-ledger.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { BulkScheduled, WriteOptions } from './topic.ts'
 
@@ -195,7 +194,7 @@ export class TopicWrites<In> {
     if (options === undefined) return null
     checkOptions(options, names, 'options')
     if (options.tx === undefined) return null
-    return requireLedger(this.#parts.store, '{ tx }').within(options.tx)
+    return this.#parts.store.features.within(options.tx)
   }
 
   /** Scheduling creates a topic that is used by its name alone. */

@@ -131,7 +131,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     for (const [slot] of leaving) this.#pullers.delete(slot)
     this.#capacity.forgetWaiters()
     this.#slots = slots
-    store.ledger?.pulls(
+    store.features.pulls(
       topic,
       owned.flatMap((slot) => cellsOfSlot(slot, slots)),
     )

@@ -83,7 +83,7 @@ export class TransactionalCall<Out> {
     let isCommitted = false
     let failed: Verdict | null = null
     try {
-      isCommitted = (await store.ledger?.transact?.(topic, this.#places, this.#work, stopping)) ?? false
+      isCommitted = await store.features.handlerTransactions()(topic, this.#places, this.#work, stopping)
     } catch (error) {
       failed = this.#verdictOfError(error)
     }

@@ -2,7 +2,7 @@ import { CELLS } from '../values/cell.ts'
 import { badTx } from '../values/tx.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -114,7 +114,7 @@ export class ShardedLedger implements Ledger {
     stamp: number,
     leaseMs: number,
     session?: number,
-  ): Promise<Extended[]> {
+  ): Promise<ExtendAnswer[]> {
     return this.#spread(places, (shard, some) => shard.extend(topic, some, stamp, leaseMs, session))
   }
 

@@ -73,9 +73,7 @@ export class HttpPull {
     })
     const answers = await this.#byClaim(given, (at, { session }, some) => {
       const settlements = some.map(({ key, token, outcome }) => ({ key, stamp: token.stamp, outcome }))
-      return session === null || store.ledger === undefined
-        ? store.settle(at, settlements)
-        : store.ledger.settleFor(session, at, settlements)
+      return store.settle(at, settlements, session)
     })
     for (const [i, { key, token, outcome }] of given.entries()) {
       if (answers[i] !== 'settled') continue
@@ -88,13 +86,14 @@ export class HttpPull {
   /** Extends leases. Without a ledger a lease belongs to a whole claim: all its tasks of the same cell are extended, too. */
   async extend(items: readonly KeyAndToken[], leaseMs: number): Promise<('extended' | 'stale')[]> {
     const { store } = this.#parts
+    const { extendKeys } = store.features
     return this.#byClaim(decodeItems(items), async (at, { session, req, stamp }, some) => {
-      if (session === null || store.ledger === undefined) {
+      if (session === null || extendKeys === null) {
         const answer = await store.extend(at, req, leaseMs)
         return some.map(() => answer)
       }
       const keys = some.map(({ key }) => key)
-      const answers = await store.ledger.extendFor({ session, req, stamp }, at, keys, leaseMs)
+      const answers = await extendKeys({ session, req, stamp }, at, keys, leaseMs)
       return answers.map((answer) => {
         if (answer !== 'locked') return answer
         // The lease is not lost: the client can retry until it expires.
@@ -151,7 +150,7 @@ export class HttpPull {
   #task({ entry, cell, stamp, req, firedMs, leaseUntilMs }: Pulled): PulledTask {
     const { topic, store, decode } = this.#parts
     const { id, key, failures } = entry
-    const session = store.ledger?.sessionOf(cell) ?? null
+    const session = store.features.sessionOf(cell)
     return {
       id,
       topic,

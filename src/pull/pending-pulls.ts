@@ -276,7 +276,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     const [first] = tasks
     if (first === undefined) return
     const keys = tasks.map(({ entry }) => entry.key)
-    await this.#parts.store.ledger?.handOut(at, first.stamp, keys)
+    await this.#parts.store.features.handOut(at, first.stamp, keys)
   }
 
   #mayClaim(): boolean {
@@ -309,7 +309,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
       limit: () => {},
       missed: () => this.reconfigure(),
     })
-    store.ledger?.pulls(topic, ALL_CELLS)
+    store.features.pulls(topic, ALL_CELLS)
     for (const puller of this.#pullers) puller.start()
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts'
-import type { Extended } from '../ledger.ts'
+import type { ExtendAnswer } from '../ledger.ts'
 import { finiteOrNull } from '../values/ring-time.ts'
 import type { CellAddress, Place } from '../timetable.ts'
 import { Stamps } from './stamps.ts'
@@ -100,7 +100,7 @@ export class HeldClaims {
   extended(
     claim: StoreClaim,
     keys: readonly string[],
-    answers: readonly Extended[],
+    answers: readonly ExtendAnswer[],
     askedMs: number,
     leaseMs: number,
   ): void {
@@ -132,7 +132,7 @@ export class HeldClaims {
   prolonged(
     claim: StoreClaim,
     keys: readonly string[],
-    answers: readonly Extended[],
+    answers: readonly ExtendAnswer[],
     leaseMs: number,
   ): boolean {
     // Settled meanwhile, all of it.

@@ -129,6 +129,22 @@ export class HintWriter {
     await this.all([this.#parts.table.settle(at, told), ...this.putting(at.topic, again)])
   }
 
+  /**
+   * Puts back what a client returned. If its lease was extended by key, its hint waits for the end of that lease and no
+   * claim of the table holds it, so `settled` alone would leave it there.
+   */
+  async returned(
+    topic: string,
+    settlements: readonly Settlement[],
+    answers: readonly LedgerSettled[],
+  ): Promise<void> {
+    if (!this.isRungHere(topic)) return
+    const hints = answers.flatMap(({ hint }, i) =>
+      hint !== null && settlements[i]?.outcome.kind === 'return' && this.isNear(topic, hint) ? [hint] : [],
+    )
+    if (hints.length > 0) await this.told(this.#parts.table.put(topic, hints, 'lower'))
+  }
+
   #putOrDrop(topic: string, near: readonly Hint[], far: readonly Hint[]): Promise<unknown>[] {
     const tellings: Promise<unknown>[] = []
     if (near.length > 0) tellings.push(this.#parts.table.put(topic, near, 'set'))

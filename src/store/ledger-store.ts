@@ -1,15 +1,15 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
-import type { ClaimVerdict, Extended, Ledger, LedgerSettled } from '../ledger.ts'
+import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
 import type { Random } from '../random.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../values/rescue.ts'
 import { Janitor } from './janitor.ts'
 import { LogLimiter } from '../lib/log-limiter.ts'
 import type {
-  ClaimToken,
-  LedgerFeatures,
+  ExtendKeys,
+  StoreFeatures,
   StoreTransaction,
   TaskStore,
   TopicAudit,
@@ -66,10 +66,10 @@ export interface LedgerStoreParts {
  * durable there; then the timetable is told. What the timetable is not told, because the process dies in between, the
  * loader or the sweeper finds; what it is told too late, or twice, the ledger refuses when it rings.
  */
-export class LedgerStore implements TaskStore, LedgerFeatures {
-  readonly ledger: LedgerFeatures = this
+export class LedgerStore implements TaskStore, StoreFeatures {
+  readonly features: StoreFeatures = this
+  readonly keepsEnded = true
   readonly lookMs: number
-  readonly transact: Transact | null
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held: HeldClaims
@@ -126,7 +126,6 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
       transactionWatch: this.#transactionWatch,
       onSettled: (at, settlements, answers) => this.#tellSettled(at, settlements, answers),
     })
-    this.transact = this.#transactions.transact
     this.#logLimiter = new LogLimiter(parts.clock)
     this.#janitor = new Janitor(
       parts.ledger,
@@ -178,6 +177,10 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
 
   within(tx: unknown): StoreTransaction {
     return this.#transactions.within(tx)
+  }
+
+  handlerTransactions(): Transact {
+    return this.#transactions.forHandlers()
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
@@ -274,15 +277,23 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
     return 'extended'
   }
 
-  /** Ledger first. Should the process die before the timetable hears of it, the entry rings in vain, once. */
-  async settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
-    const { ledger } = this.#parts
-    const { cell } = at
-    const answers = await ledger.settle(
-      at.topic,
+  /** Settles in the ledger first. If the process dies before the timetable is updated, the entry rings once more and is refused. */
+  async settle(
+    at: CellAddress,
+    settlements: readonly Settlement[],
+    session: number | null = null,
+  ): Promise<SettleAnswer[]> {
+    const { topic, cell } = at
+    const own = this.sessionOf(cell)
+    const answers = await this.#parts.ledger.settle(
+      topic,
       settlements.map((one) => ({ ...one, cell })),
+      session ?? own,
     )
-    await this.#tellSettled(at, settlements, answers)
+    // A claim of another process may have the same stamp as one of ours, which must not be taken for settled.
+    if (session === null || session === own) await this.#tellSettled(at, settlements, answers)
+    else if (this.#hintWriter.isRungHere(topic)) await this.#hintWriter.settled(at, settlements, answers)
+    if (session !== null) await this.#hintWriter.returned(topic, settlements, answers)
     return answers.map(({ answer }) => answer)
   }
 
@@ -301,44 +312,12 @@ export class LedgerStore implements TaskStore, LedgerFeatures {
     await this.#hintWriter.told(this.#table.settle(at, settlements))
   }
 
-  async settleFor(
-    session: number,
-    at: CellAddress,
-    settlements: readonly Settlement[],
-  ): Promise<SettleAnswer[]> {
-    const { ledger } = this.#parts
-    const { topic, cell } = at
-    const answers = await ledger.settle(
-      topic,
-      settlements.map((one) => ({ ...one, cell })),
-      session,
-    )
-    const isOurs = session === this.sessionOf(cell)
-    // Another process may have given the same stamp: it is nothing to our own claims.
-    if (isOurs) await this.#tellSettled(at, settlements, answers)
-    else if (this.#hintWriter.isRungHere(topic)) await this.#hintWriter.settled(at, settlements, answers)
-    // One that was prolonged by itself waits in the timetable for the end of its lease, and nobody holds it there.
-    const back = answers.flatMap(({ hint }, i) =>
-      hint !== null && settlements[i]?.outcome.kind === 'return' && this.#hintWriter.isNear(topic, hint)
-        ? [hint]
-        : [],
-    )
-    if (back.length > 0 && this.#hintWriter.isRungHere(topic))
-      await this.#hintWriter.told(this.#table.put(topic, back, 'lower'))
-    return answers.map(({ answer }) => answer)
-  }
-
   /**
    * The timetable has one lease for all of a claim, and is told of it only where all of it was prolonged: one that nobody
    * prolongs would otherwise be held there for as long as another is. So its lease ends, the others ring in vain, and
    * then at the end of their own.
    */
-  async extendFor(
-    { session, req, stamp }: ClaimToken,
-    at: CellAddress,
-    keys: readonly string[],
-    leaseMs: number,
-  ): Promise<Extended[]> {
+  readonly extendKeys: ExtendKeys = async ({ session, req, stamp }, at, keys, leaseMs) => {
     const { ledger } = this.#parts
     const places = keys.map((key) => ({ key, cell: at.cell }))
     const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session)

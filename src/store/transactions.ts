@@ -27,13 +27,16 @@ export class Transactions {
     this.#parts = parts
   }
 
-  /** Null: the ledger has none for handlers. */
-  get transact(): Transact | null {
+  /** Throws 'ledger-required' if the ledger cannot keep a transaction open while a handler runs. */
+  forHandlers(): Transact {
     const { ledger } = this.#parts
-    const transact = ledger.transact?.bind(ledger) ?? null
-    return transact === null
-      ? null
-      : (topic, held, work, signal) => this.#transact(transact, topic, held, work, signal)
+    const transact = ledger.transact?.bind(ledger)
+    if (transact === undefined)
+      throw new TocsinError(
+        'ledger-required',
+        'transaction: true needs its ledger in one PostgreSQL database: a handler cannot be awaited inside a transaction of SQLite, or of several databases. Make the handler idempotent instead: task.id is the same at every attempt',
+      )
+    return (topic, held, work, signal) => this.#transact(transact, topic, held, work, signal)
   }
 
   within(tx: unknown): StoreTransaction {

@@ -5,7 +5,6 @@ import { silentLogger } from '../telemetry/logger.ts'
 import { checkOptions } from '../values/options.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
-import type { Timetable } from '../timetable.ts'
 import { Tocsin } from '../api/tocsin.ts'
 import { VirtualClock } from './virtual-clock.ts'
 import { WatchedTimetable } from './watched-timetable.ts'
@@ -43,7 +42,7 @@ export class TestTocsin extends Tocsin {
   constructor(
     clock: VirtualClock,
     patienceMs: number,
-    wrap: (timetable: Timetable) => TaskStore = (same) => same,
+    wrap: (timetable: TaskStore) => TaskStore = (same) => same,
   ) {
     const random = predictable()
     const timetable = new WatchedTimetable(clock, random, LOOK_MS)

@@ -382,7 +382,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'who has the token of another process settles in vain: the session is not looked at',
     file: STORE,
-    find: 'settlements.map((one) => ({ ...one, cell })), session);',
+    find: 'settlements.map((one) => ({ ...one, cell })), session ?? own);',
     replace: 'settlements.map((one) => ({ ...one, cell })));',
     composition: 'center',
     isPulled: true,

@@ -177,7 +177,7 @@ class World implements AsyncDisposable {
     key: string,
     outcome: SettleOutcome = DONE,
   ): Promise<string> {
-    return only(await store.settleFor(session, AT, [{ key, stamp, outcome }]))
+    return only(await store.settle(AT, [{ key, stamp, outcome }], session))
   }
 
   async expectBooks(books: Record<string, number>): Promise<void> {
@@ -228,7 +228,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       ]
       for (const one of wrong) {
         expect(await world.settle(other, one, A)).toBe('stale')
-        expect(await other.store.extendFor(one, AT, [A], LEASE_MS)).toEqual(['stale'])
+        expect(await other.store.extendKeys(one, AT, [A], LEASE_MS)).toEqual(['stale'])
       }
       await world.expectBooks({ claimed: 1 })
       expect(await world.settle(other, token, A)).toBe('settled')
@@ -239,7 +239,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await using _ = world
       for (const atMs of [20_000, 40_000, 60_000]) {
         expect(await world.until(atMs)).toEqual([])
-        expect(await world.other.store.extendFor(token, AT, [A], LEASE_MS)).toEqual(['extended'])
+        expect(await world.other.store.extendKeys(token, AT, [A], LEASE_MS)).toEqual(['extended'])
       }
       expectSoonAfter(await world.until(150_000), A, 60_000 + LEASE_MS)
       expect(await world.settle(world.other, token, A)).toBe('stale')
@@ -252,11 +252,11 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const early: Delivery[] = []
       for (const atMs of [10_000, 20_000, 30_000, 40_000, 50_000]) {
         early.push(...(await world.until(atMs)))
-        expect(await world.other.store.extendFor(token, AT, [A], LEASE_MS)).toEqual(['extended'])
+        expect(await world.other.store.extendKeys(token, AT, [A], LEASE_MS)).toEqual(['extended'])
       }
       expect(keysOf(early)).toEqual([B])
       expectSoonAfter(early, B, LEASE_MS)
-      expect(await world.other.store.extendFor(token, AT, [A, B], LEASE_MS)).toEqual(['extended', 'stale'])
+      expect(await world.other.store.extendKeys(token, AT, [A, B], LEASE_MS)).toEqual(['extended', 'stale'])
       expect(await world.settle(world.other, token, A)).toBe('settled')
       expect(await world.until(150_000)).toEqual([])
       await world.expectBooks({ scheduled: 2, done: 2 })
@@ -266,7 +266,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const { world, token } = await begin([A])
       await using _ = world
       await world.until(20_000)
-      await world.other.store.extendFor(token, AT, [A], 10 * LEASE_MS)
+      await world.other.store.extendKeys(token, AT, [A], 10 * LEASE_MS)
       expect(await world.until(40_000)).toEqual([])
       expect(await world.settle(world.other, token, A, RETURN)).toBe('settled')
       expectSoonAfter(await world.until(150_000), A, 40_000, 1_000)
@@ -304,7 +304,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const early: Delivery[] = []
       for (const atMs of [10_000, 20_000, 30_000, 40_000, 50_000]) {
         early.push(...(await world.until(atMs)))
-        expect(await store.extendFor(token, AT, [A], LEASE_MS)).toEqual(['extended'])
+        expect(await store.extendKeys(token, AT, [A], LEASE_MS)).toEqual(['extended'])
       }
       expect(keysOf(early)).toEqual([B])
       expectSoonAfter(early, B, LEASE_MS)
@@ -319,9 +319,9 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await using _ = world
       const { store } = world.one
       await world.until(10_000)
-      await store.extendFor(token, AT, [A], LEASE_MS)
+      await store.extendKeys(token, AT, [A], LEASE_MS)
       await world.until(20_000)
-      await store.extendFor(token, AT, [B], LEASE_MS)
+      await store.extendKeys(token, AT, [B], LEASE_MS)
       const deliveries = await world.until(150_000)
       expect(keysOf(deliveries)).toEqual([A, B])
       expectSoonAfter(deliveries, A, 40_000)
@@ -334,7 +334,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const { store } = world.one
       for (const atMs of [20_000, 40_000, 60_000]) {
         expect(await world.until(atMs)).toEqual([])
-        expect(await store.extendFor(token, AT, [B, A], LEASE_MS)).toEqual(['extended', 'extended'])
+        expect(await store.extendKeys(token, AT, [B, A], LEASE_MS)).toEqual(['extended', 'extended'])
         expect((await store.look(AT)).leaseEndInMs).toBe(LEASE_MS)
       }
       if (timetables === 'one')
@@ -349,9 +349,9 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const { world, token } = await World.begin(timetables, [A])
       await using _ = world
       await world.until(20_000)
-      await world.other.store.extendFor(token, AT, [A], LEASE_MS)
+      await world.other.store.extendKeys(token, AT, [A], LEASE_MS)
       expect(await world.until(45_000)).toEqual([])
-      expect(await world.one.store.extendFor(token, AT, [A], LEASE_MS)).toEqual(['extended'])
+      expect(await world.one.store.extendKeys(token, AT, [A], LEASE_MS)).toEqual(['extended'])
       expect(await world.until(70_000)).toEqual([])
       expect(await world.settle(world.one, token, A)).toBe('settled')
       expect(await world.until(150_000)).toEqual([])
@@ -361,11 +361,11 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       const { world, token } = await World.begin(timetables, [A, B])
       await using _ = world
       await world.until(20_000)
-      await world.other.store.extendFor(token, AT, [B], LEASE_MS)
+      await world.other.store.extendKeys(token, AT, [B], LEASE_MS)
       const late: Delivery[] = []
       for (const atMs of [25_000, 35_000, 45_000, 55_000, 65_000]) {
         late.push(...(await world.until(atMs)))
-        expect(await world.one.store.extendFor(token, AT, [A], LEASE_MS)).toEqual(['extended'])
+        expect(await world.one.store.extendKeys(token, AT, [A], LEASE_MS)).toEqual(['extended'])
       }
       expect(keysOf(late)).toEqual([B])
       expectSoonAfter(late, B, 50_000)

@@ -1,13 +1,13 @@
 import type { Clock } from '../../src/clock.ts'
 import { TestTocsin } from '../../src/testing/test-tocsin.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
-import type { Timetable } from '../../src/timetable.ts'
+import type { TaskStore } from '../../src/store.ts'
 
 const START_MS = Date.parse('2026-11-11T00:00:00Z')
 const PATIENCE_MS = 60
 
 /** A Tocsin whose timetable can be made to misbehave, by wrapping it. */
-export function faultyTocsin(wrap: (timetable: Timetable, clock: Clock) => Timetable): TestTocsin {
+export function faultyTocsin(wrap: (timetable: TaskStore, clock: Clock) => TaskStore): TestTocsin {
   const clock = new VirtualClock(START_MS)
   return new TestTocsin(clock, PATIENCE_MS, (timetable) => wrap(timetable, clock))
 }
@@ -18,10 +18,10 @@ export function quickTocsin(): TestTocsin {
 }
 
 /** The timetable, with some of its methods replaced. */
-export function wrapped(timetable: Timetable, overrides: Partial<Timetable>): Timetable {
+export function wrapped(timetable: TaskStore, overrides: Partial<TaskStore>): TaskStore {
   return new Proxy(timetable, {
     get(target, name) {
-      if (Object.hasOwn(overrides, name)) return overrides[name as keyof Timetable]
+      if (Object.hasOwn(overrides, name)) return overrides[name as keyof TaskStore]
       const value: unknown = Reflect.get(target, name, target)
       return typeof value === 'function' ? value.bind(target) : value
     },

@@ -16,7 +16,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((toc) => toc.close()))
 })
 
-function deskOf(config: TopicConfig = {}, wrap?: (timetable: Timetable) => TaskStore) {
+function deskOf(config: TopicConfig = {}, wrap?: (timetable: TaskStore) => TaskStore) {
   const clock = new VirtualClock(START_MS)
   const toc = new TestTocsin(clock, 5, wrap)
   opened.push(toc)
@@ -240,7 +240,7 @@ it('counts what it hands out, and what becomes of it', async () => {
   expect(await topic.counts()).toEqual({ pending: 0, due: 0, claimed: 0, dead: 2 })
 })
 
-function withClaim(timetable: Timetable, claim: Timetable['claim']): TaskStore {
+function withClaim(timetable: TaskStore, claim: Timetable['claim']): TaskStore {
   return new Proxy(timetable, {
     get: (target, name) => {
       if (name === 'claim') return claim

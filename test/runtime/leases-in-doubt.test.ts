@@ -1,6 +1,6 @@
 /** What is held, and what the ledger says of it, when answers are late, lost, or differ from task to task. */
 import { describe, expect, it } from 'vitest'
-import type { Extended } from '../../src/ledger.ts'
+import type { ExtendAnswer } from '../../src/ledger.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import { keysOf, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
@@ -23,7 +23,7 @@ async function pair() {
 }
 
 /** Extensions are answered so, once they may go on. */
-function heldUp(lives: Lives, answer: (key: string) => Extended): () => void {
+function heldUp(lives: Lives, answer: (key: string) => ExtendAnswer): () => void {
   let goOn = () => {}
   const held = new Promise<void>((resolve) => {
     goOn = resolve

@@ -3,7 +3,7 @@ import { systemClock } from '../../src/clock.ts'
 import type { Clock } from '../../src/clock.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { TestTocsin } from '../../src/testing/test-tocsin.ts'
-import type { Timetable } from '../../src/timetable.ts'
+import type { TaskStore } from '../../src/store.ts'
 import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
 
 describe('a handler that runs for long', () => {
@@ -159,7 +159,7 @@ describe('a lease that is lost', () => {
 })
 
 /** A claim whose answer takes longer than its lease. */
-function slowFirstClaim(timetable: Timetable, clock: Clock, delayMs: number): Timetable {
+function slowFirstClaim(timetable: TaskStore, clock: Clock, delayMs: number): TaskStore {
   let first = true
   return wrapped(timetable, {
     claim: async (at, request) => {

@@ -5,7 +5,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { cellOf } from '../../src/values/cell.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { TestTocsin } from '../../src/testing/test-tocsin.ts'
-import type { Timetable } from '../../src/timetable.ts'
+import type { TaskStore } from '../../src/store.ts'
 import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
 
 const keysInCell = (cell: number, count: number): string[] => {
@@ -17,7 +17,7 @@ const keysInCell = (cell: number, count: number): string[] => {
 /** A timetable on which leases get lost while `isLosing`. */
 function losing(isLosing: () => boolean) {
   const orFail = <A>(call: () => Promise<A>) => (isLosing() ? Promise.reject(new Error('away')) : call())
-  return (timetable: Timetable) =>
+  return (timetable: TaskStore) =>
     wrapped(timetable, {
       lookMs: 1_000,
       extend: (at, req, leaseMs) => orFail(() => timetable.extend(at, req, leaseMs)),

@@ -1,11 +1,5 @@
-import type {
-  ClaimedTask,
-  ClaimRequest,
-  NewEntry,
-  Place,
-  Settlement,
-  Timetable,
-} from '../../src/timetable.ts'
+import type { ClaimedTask, ClaimRequest, NewEntry, Place, Settlement } from '../../src/timetable.ts'
+import type { TaskStore } from '../../src/store.ts'
 import type { Holdings } from './holdings.ts'
 import { type Recorder, type Told, versionOf } from './recorder.ts'
 import { scheduleWrite, write } from './recorded-writes.ts'
@@ -23,9 +17,9 @@ export interface Witness {
  * A timetable that is the truth, as one process calls it: what it does is recorded at the moment at which it is done. It
  * stands on the server's side of the line.
  */
-export function recordedTimetable(table: Timetable, { recorder, world, holdings, life }: Witness): Timetable {
+export function recordedTimetable(table: TaskStore, { recorder, world, holdings, life }: Witness): TaskStore {
   const tell = (told: Told) => recorder.tell(told)
-  const recorded: Partial<Timetable> = {
+  const recorded: Partial<TaskStore> = {
     schedule: async (topic, entries, mergeMs) => {
       const nowMs = await table.nowMs()
       const answers = await table.schedule(topic, entries, mergeMs)

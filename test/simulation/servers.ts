@@ -11,7 +11,8 @@ import { beginSession } from '../../src/ledgers/sqlite/open.ts'
 import { Readings } from '../../src/ledgers/sqlite/readings.ts'
 import { CallerTransactions } from '../../src/ledgers/sqlite/caller-transactions.ts'
 import { Transitions } from '../../src/ledgers/sqlite/transitions.ts'
-import type { Timetable, Watcher } from '../../src/timetable.ts'
+import type { TaskStore } from '../../src/store.ts'
+import type { Watcher } from '../../src/timetable.ts'
 import type { HintTable } from '../../src/hint-table.ts'
 import type { Tx } from '../../src/values/tx.ts'
 import type { Chance } from './chance.ts'
@@ -99,7 +100,7 @@ export class Servers {
   }
 
   /** The timetable alone: it is the truth. */
-  timetableFor(client: Client): Timetable {
+  timetableFor(client: Client): TaskStore {
     const recorded = recordedTimetable(this.table.face, this.#witness(client.life))
     return remote(recorded, client.tableLink, TIMETABLE_METHODS, {
       watch: (topic, watcher) => this.#watch(client, topic, watcher),

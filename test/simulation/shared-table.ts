@@ -1,6 +1,7 @@
 import type { Clock } from '../../src/clock.ts'
 import { compareFrontiers } from '../../src/values/list-position.ts'
-import type { Timetable, Watcher } from '../../src/timetable.ts'
+import { NO_LEDGER, type TaskStore } from '../../src/store.ts'
+import type { Watcher } from '../../src/timetable.ts'
 import type { Filling, Frontier, HintTable } from '../../src/hint-table.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { type Chance, engineRandom } from './chance.ts'
@@ -34,7 +35,7 @@ interface Change {
  */
 export class SharedTable {
   /** What the processes call; who looks at it sees the timetable of the moment. */
-  readonly face: Timetable & HintTable
+  readonly face: TaskStore & HintTable
   readonly #clock: ProcessClock
   readonly #chance: Chance
   /** Rolling back needs to know all that happened; not everybody does. */
@@ -110,9 +111,10 @@ export class SharedTable {
     return new MemoryTimetable(clock, engineRandom(this.#chance.fork('table'), 'table'), this.#lookMs)
   }
 
-  #face(): Timetable & HintTable {
+  #face(): TaskStore & HintTable {
     const own = {
       isShared: true,
+      features: NO_LEDGER,
       residentMax: Number.POSITIVE_INFINITY,
       lookMs: this.#lookMs,
       watch: (topic: string, watcher: Watcher) => this.watch(topic, watcher),
@@ -126,9 +128,10 @@ export class SharedTable {
         if (last === undefined || compareFrontiers(last, frontier) < 0) this.#frontiers.set(topic, frontier)
         return true
       },
+      keepOnly: () => {},
       close: async () => {},
     }
-    return new Proxy(own as unknown as Timetable & HintTable, {
+    return new Proxy(own as unknown as TaskStore & HintTable, {
       get: (_, name) => {
         if (Object.hasOwn(own, name)) return Reflect.get(own, name)
         if (!(name in this.#table)) return undefined

@@ -2,7 +2,7 @@ import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { type Clock, sleep } from '../../clock.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   HandlerTransaction,
   Ledger,
   LedgerClaimRequest,
@@ -192,9 +192,9 @@ export class PostgresLedger implements Ledger {
     stamp: number,
     leaseMs: number,
     session = this.#parts.writes.session,
-  ): Promise<Extended[]> {
+  ): Promise<ExtendAnswer[]> {
     const writes = this.#parts.writes.as(session)
-    return this.#batched<ExtendItem, Extended>(
+    return this.#batched<ExtendItem, ExtendAnswer>(
       { topic, doing: 'extend', ...this.#variantFor(session), way: 'extend', isRepeatable: true },
       places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs })),
       (runner, of, some) => writes.extend(runner, of, some),

@@ -2,7 +2,7 @@
 import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   LedgerReplayed,
   LedgerRescheduled,
   LedgerScheduled,
@@ -198,7 +198,11 @@ export class Writes {
     return (rows as ['begun' | 'locked'][])[0]?.[0] ?? 'stale'
   }
 
-  async extend(runner: StatementRunner, topic: TopicName, items: readonly ExtendItem[]): Promise<Extended[]> {
+  async extend(
+    runner: StatementRunner,
+    topic: TopicName,
+    items: readonly ExtendItem[],
+  ): Promise<ExtendAnswer[]> {
     const rows = await runner.query(WRITES.extend, [
       topic.id,
       ...placeArrays(items),
@@ -206,7 +210,7 @@ export class Writes {
       numberArray(items.map(({ leaseMs }) => leaseMs)),
       this.session,
     ])
-    const found = new Map(rows as [string, Extended][])
+    const found = new Map(rows as [string, ExtendAnswer][])
     return items.map(({ key }) => found.get(key) ?? 'stale')
   }
 

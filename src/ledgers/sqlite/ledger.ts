@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   Ledger,
   LedgerClaimRequest,
   LedgerReplayed,
@@ -104,7 +104,7 @@ export class SqliteLedger implements Ledger {
     stamp: number,
     leaseMs: number,
     session = this.#parts.session,
-  ): Promise<Extended[]> {
+  ): Promise<ExtendAnswer[]> {
     if (this.#isOver(session)) return Promise.resolve(places.map(() => 'stale'))
     return this.#write('extend', topic, places, stamp, leaseMs)
   }

@@ -6,7 +6,7 @@ import type { Database, Statement } from 'better-sqlite3'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   LedgerClaimRequest,
   LedgerReplayed,
   LedgerRescheduled,
@@ -160,7 +160,7 @@ export class Transitions {
     stamp: number,
     leaseMs: number,
     { steadyMs }: StepTime,
-  ): Extended[] {
+  ): ExtendAnswer[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     const endMs = steadyMs + leaseMs
     return places.map(({ key, cell }) => {

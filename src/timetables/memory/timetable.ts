@@ -19,9 +19,9 @@ import type {
   Selection,
   SettleAnswer,
   Settlement,
-  Timetable,
   Watcher,
 } from '../../timetable.ts'
+import { NO_LEDGER, type TaskStore } from '../../store.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Filling, Frontier, Hint, HintTable } from '../../hint-table.ts'
 import { compareKeys } from '../../values/list-position.ts'
@@ -49,7 +49,8 @@ interface TopicCells {
 }
 
 /** The timetable of one process: nothing outlives it. Each call takes effect before it returns its promise. */
-export class MemoryTimetable implements Timetable, HintTable {
+export class MemoryTimetable implements TaskStore, HintTable {
+  readonly features = NO_LEDGER
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number

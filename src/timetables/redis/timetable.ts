@@ -21,9 +21,9 @@ import type {
   Selection,
   SettleAnswer,
   Settlement,
-  Timetable,
   Watcher,
 } from '../../timetable.ts'
+import { NO_LEDGER, type TaskStore } from '../../store.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { packLists } from './packing.ts'
@@ -60,7 +60,8 @@ export interface RedisParts {
 }
 
 /** One timetable for many processes: every step is one script on one cell, decided by Redis's clock. */
-export class RedisTimetable implements Timetable {
+export class RedisTimetable implements TaskStore {
+  readonly features = NO_LEDGER
   readonly lookMs: number
   /** Where there is no ledger, it is here that processes tell each other who they are. It ends with this timetable. */
   readonly board: RedisBoard

@@ -1,6 +1,6 @@
 /** Whoever has the token of a claim, its session and its stamp, may speak for it, in whichever process. */
 import { expect } from 'vitest'
-import type { Extended, Ledger, LedgerSettled, LedgerSettlement } from '../../../src/ledger.ts'
+import type { ExtendAnswer, Ledger, LedgerSettled, LedgerSettlement } from '../../../src/ledger.ts'
 import {
   DEAD,
   DONE,
@@ -55,7 +55,7 @@ async function extendAs(
   key: string,
   stamp: number,
   leaseMs = LONG_LEASE_MS,
-): Promise<Extended> {
+): Promise<ExtendAnswer> {
   return only(await ledger.extend(topic, [place(key)], stamp, leaseMs, session))
 }
 

@@ -1,5 +1,5 @@
 /** The one condition that decides every claim (src/ledger.ts), and what prolongs one. */
-import type { Extended, ClaimVerdict, LedgerClaimRequest } from '../../../src/ledger.ts'
+import type { ExtendAnswer, ClaimVerdict, LedgerClaimRequest } from '../../../src/ledger.ts'
 import { ALONE, claimedTaskOf, hintOf, STARTED_ALONE } from '../../../src/ledgers/rows.ts'
 import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import type { Place } from '../../../src/timetable.ts'
@@ -83,7 +83,7 @@ export function extend(
   places: readonly Place[],
   stamp: number,
   leaseMs: number,
-): Extended[] {
+): ExtendAnswer[] {
   const { draft, moment } = statement
   return places.map((place) => {
     const row = heldUnder(statement, place, stamp)

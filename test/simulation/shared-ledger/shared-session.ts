@@ -1,7 +1,7 @@
 import { TocsinError } from '../../../src/errors.ts'
 import type {
   ClaimVerdict,
-  Extended,
+  ExtendAnswer,
   HandlerTransaction,
   Ledger,
   LedgerClaimRequest,
@@ -109,7 +109,7 @@ export class SharedSession implements Ledger {
     stamp: number,
     leaseMs: number,
     session = this.session,
-  ): Promise<Extended[]> {
+  ): Promise<ExtendAnswer[]> {
     return this.#write(topic, 'extend', (statement) =>
       extend({ ...statement, session }, places, stamp, leaseMs),
     )
