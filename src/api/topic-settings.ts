@@ -18,9 +18,24 @@ import { WriteQueue } from '../lib/write-queue.ts'
 import type { Logger } from '../telemetry/logger.ts'
 
 /**
- * A topic's settings as they are in force: what the code says, under what was set live for the whole cluster. Where the
- * code says nothing, what somebody without code declared for all stands in its place. Who wants to hear when they change
- * is told.
+ * The settings of a topic that are in force, per field: the live configuration of the cluster, over the code of this
+ * process, over the default. If the code does not declare the topic, the configuration that a server stored on the board
+ * (`declareForAll`) takes the place of the code. Listeners are called after every change.
+ *
+ * The board has one record per topic. The node that creates it fixes `slotBy`, which decides the cell of every key:
+ *
+ *                 create()                        record arrives, ours or another node's
+ *   UNKNOWN ────────────────────▶ CREATING ──────────────────────────────────▶ CREATED
+ *   no record                     writes wait                                  writes go on
+ *      ▲                           │       ▲                                    │   │   ▲
+ *      │             board fails   ▼       │ next schedule()        code has    │   │   │ record changes,
+ *      │                          FAILED ──┘                        another     │   ▼   │ slotBy agrees
+ *      │                          schedule() throws #createError    slotBy      │  CONFLICT
+ *      │                                                                        │  all calls throw #conflict
+ *      └───────────────────────── the record is gone from the board ────────────┘
+ *
+ * The constructor and `declare` call create() if the code declares the topic; the first schedule() does if only its name is
+ * used. On a board of this process alone no other node can choose another `slotBy`, so writes do not wait there.
  */
 export class TopicSettings {
   readonly #topic: string
@@ -32,17 +47,17 @@ export class TopicSettings {
   #record: TopicRecord | null
   #settings: Settings
   #drift = ''
-  /** The code declares it; a name alone says nothing about how it is to be created. */
+  /** True if the code of this process declares the topic, false if only its name is used. */
   #isDeclared: boolean
   #creating: Promise<void> | null = null
-  /** Why it could not be created, when it could not. */
+  /** Why the last attempt to create the topic failed; null if none has. */
   #createError: Error | null = null
-  /** The code and the cluster place keys in different ways: nothing may be written. */
+  /** Set while the code and the record differ in `slotBy`. A write would put its task into the wrong cell. */
   #conflict: TocsinError | null = null
-  /** One after the other: two must not both be about to create it. */
+  /** Runs `declareForAll` calls one by one: two of them must not create the topic at the same time. */
   readonly #declarations = new WriteQueue()
-  /** By what is being declared for all, while nobody has created it: whoever writes meanwhile goes by that. */
-  #founding: TopicConfig | null = null
+  /** What `declareForAll` is about to store. In force until the topic is created, so that it is created with this `slotBy`. */
+  #pendingDeclaration: TopicConfig | null = null
 
   constructor(
     topic: string,
@@ -59,9 +74,9 @@ export class TopicSettings {
     this.#isDeclared = isDeclared
     this.#code = checkConfig(code, `topic '${topic}'`)
     this.#record = configs.get(topic)
-    if (isDeclared) this.#checkPlacing(this.#code.slotBy)
+    if (isDeclared) this.#checkSlotBy(this.#code.slotBy)
     this.#settings = this.#compute()
-    configs.onChange(topic, () => this.#heard())
+    configs.onChange(topic, () => this.#onRecordChange())
     this.#announceDrift()
     if (isDeclared) this.create()
   }
@@ -74,38 +89,37 @@ export class TopicSettings {
     return this.#record?.isPaused ?? false
   }
 
-  /** Nobody has created it yet, as far as is known. */
+  /** True if this process has seen no record of the topic. */
   get isUnknown(): boolean {
     return this.#record === null
   }
 
-  /** Resolves when it is known how the topic was created; null: it is known. Never rejects. */
+  /** Resolves when the attempt to create the topic has ended; null if there is none to wait for. Never rejects. */
   get creating(): Promise<void> | null {
-    // Nobody else can have created it otherwise where there is nobody else.
     return this.#configs.isShared ? this.#creating : null
   }
 
-  /** Throws also where nobody can say yet how its keys are placed. */
-  checkPlaced(): void {
+  /** Throws if the code's `slotBy` conflicts with the record, or if it is unknown because the topic could not be created. */
+  checkCreated(): void {
     this.check()
     if (this.#record === null && this.#createError !== null && this.#configs.isShared) throw this.#createError
   }
 
-  /** Throws when keys would be placed otherwise than they are. */
+  /** Throws if the code's `slotBy` conflicts with the record. */
   check(): void {
     if (this.#conflict !== null) throw this.#conflict
   }
 
   view(): ConfigView {
     const layers = { effective: this.#effective(), live: this.#record?.live ?? {}, code: this.#layer }
-    // A copy: what is shown is not a way to change it.
+    // A copy: callers must not be able to change the settings through it.
     return { version: this.#record?.version ?? 0, ...structuredClone(layers), paused: this.paused }
   }
 
-  /** What the code says, when it says so after the topic was used by its name alone. */
+  /** Declares a topic that was used by its name alone until now. */
   declare(code: TopicConfig): void {
     const checked = checkConfig(code, `topic '${this.#topic}'`)
-    this.#checkPlacing(checked.slotBy)
+    this.#checkSlotBy(checked.slotBy)
     const settings = settingsOf(this.#effective(checked), `topic '${this.#topic}'`, this.#record !== null)
     if (settings.slotBy !== this.#settings.slotBy)
       throw new TocsinError(
@@ -122,8 +136,8 @@ export class TopicSettings {
   }
 
   /**
-   * By somebody who has no code in any process of ours, and so cannot say it again with each start: it is kept on the
-   * board, and holds wherever the topic is used by its name alone. In full: what it leaves out is as by default.
+   * Declares the topic for all processes, on behalf of a client that has no code in any of them. Stored on the board, and in
+   * force wherever only the topic's name is used. Replaces the earlier declaration: omitted fields have their defaults.
    */
   async declareForAll(config: unknown): Promise<ConfigView> {
     const declared = checkConfig(config, `topic '${this.#topic}'`)
@@ -132,27 +146,27 @@ export class TopicSettings {
   }
 
   async #declareForAll(declared: TopicConfig): Promise<ConfigView> {
-    // Somebody may be writing to it by its name alone.
+    // A write by the topic's name may be creating it with the default slotBy.
     await this.#creating
-    this.#checkPlacing(declared.slotBy)
+    this.#checkSlotBy(declared.slotBy)
     try {
-      this.#foundBy(declared)
-      await this.#caughtUp()
+      this.#setPendingDeclaration(declared)
+      await this.#ensureCurrent()
     } finally {
-      this.#foundBy(null)
+      this.#setPendingDeclaration(null)
     }
-    // Somebody else may have been faster, and so is the code of this process, where it has any.
-    this.#checkPlacing(declared.slotBy)
-    const said = JSON.stringify(declared)
+    // Again: another node, or the code of this process, may have created the topic meanwhile.
+    this.#checkSlotBy(declared.slotBy)
+    const wanted = JSON.stringify(declared)
     await this.#configs.change(
       this.#topic,
-      (record) => (JSON.stringify(record.declared) === said ? null : { declared, patch: { declared } }),
+      (record) => (JSON.stringify(record.declared) === wanted ? null : { declared, patch: { declared } }),
       undefined,
     )
     return this.view()
   }
 
-  /** All of the patch or nothing of it. */
+  /** Applies the whole patch, or throws and changes nothing. */
   async configure(patch: LiveConfig, ifVersion: number | undefined): Promise<ConfigView> {
     const where = `topic '${this.#topic}'`
     const patched = (live: TopicConfig) => {
@@ -160,15 +174,15 @@ export class TopicSettings {
       settingsOf(this.#effective(this.#layer, next), where)
       return next
     }
-    // A mistake is refused before anybody is asked.
+    // Reject an invalid patch before any call to the board.
     patched(this.#record?.live ?? {})
-    await this.#created()
+    await this.#ensureCreated()
     await this.#configs.change(this.#topic, ({ live }) => ({ live: patched(live), patch }), ifVersion)
     return this.view()
   }
 
   async pause(paused: boolean): Promise<void> {
-    await this.#caughtUp()
+    await this.#ensureCurrent()
     if (this.paused === paused) return
     await this.#configs.change(this.#topic, () => ({ isPaused: paused, patch: { paused } }), undefined)
   }
@@ -178,19 +192,19 @@ export class TopicSettings {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** What stands in the place of the code: the code itself, where this process has any that speaks of the topic. */
+  /** The code layer: what the code declares, else what was declared for all processes. */
   get #layer(): TopicConfig {
-    return this.#isDeclared ? this.#code : (this.#record?.declared ?? this.#founding ?? {})
+    return this.#isDeclared ? this.#code : (this.#record?.declared ?? this.#pendingDeclaration ?? {})
   }
 
   #effective(code = this.#layer, live = this.#record?.live ?? {}): TopicConfig {
-    // In code these two count when the topic is created, and never again.
+    // These two fields of the code count only when the topic is created.
     const asCreated = this.#record === null ? {} : { slots: this.#record.slots, slotBy: this.#record.slotBy }
     return effectiveConfig({ ...code, ...asCreated }, live)
   }
 
-  #foundBy(declared: TopicConfig | null): void {
-    this.#founding = declared
+  #setPendingDeclaration(declared: TopicConfig | null): void {
+    this.#pendingDeclaration = declared
     this.#settings = this.#compute()
   }
 
@@ -198,11 +212,11 @@ export class TopicSettings {
     return settingsOf(this.#effective(), `topic '${this.#topic}'`, this.#record !== null)
   }
 
-  /** Created, changed or forgotten, by whichever node. */
-  #heard(): void {
+  /** The record was created, changed or removed, by any node. */
+  #onRecordChange(): void {
     const before = this.#record
     this.#record = this.#configs.get(this.#topic)
-    this.#watchPlacing()
+    this.#detectConflict()
     this.#settings = this.#compute()
     for (const listener of this.#listeners) listener()
     if (this.#record !== null && this.#record.version !== (before?.version ?? 0)) {
@@ -213,10 +227,7 @@ export class TopicSettings {
     if (this.#record === null && this.#isDeclared) this.create()
   }
 
-  /**
-   * By the first that declares it, or writes to it by its name alone. Before anybody can go by it: while it is unknown how
-   * the topic is placed, writes wait for the answer.
-   */
+  /** Starts to create the topic, unless it exists or is being created. The first node to create it fixes `slotBy`. */
   create(): void {
     if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings
@@ -230,7 +241,7 @@ export class TopicSettings {
       },
     )
     this.#creating = creating
-    // A turn later: what was called meanwhile comes after what has waited.
+    // One turn later: writes that waited must reach the store before writes that are called from now on.
     void creating
       .then(() => this.#configs.turn())
       .then(() => {
@@ -238,8 +249,8 @@ export class TopicSettings {
       })
   }
 
-  /** Live settings need a record to be written to. */
-  async #created(): Promise<void> {
+  /** Creates the topic if necessary: live settings are stored in its record. */
+  async #ensureCreated(): Promise<void> {
     await this.#creating
     this.check()
     if (this.#record !== null) return
@@ -248,26 +259,29 @@ export class TopicSettings {
     this.check()
   }
 
-  /** Created, and as it is on the board by now. */
-  async #caughtUp(): Promise<void> {
-    await this.#created()
-    // Another node may have changed it just now: what we have not heard yet must not make us believe that all is done.
+  /** Creates the topic if necessary, and reads its record from the board. */
+  async #ensureCurrent(): Promise<void> {
+    await this.#ensureCreated()
+    // Another node may have just changed the record: a stale copy could say that there is nothing to change.
     await this.#configs.refresh()
   }
 
-  #watchPlacing(): void {
+  #detectConflict(): void {
     this.#conflict = null
     if (!this.#isDeclared) return
     try {
-      this.#checkPlacing(this.#code.slotBy)
+      this.#checkSlotBy(this.#code.slotBy)
     } catch (error) {
       this.#conflict = error as TocsinError
-      this.#logger.error({ topic: this.#topic, error }, 'nothing is written to the topic by this process')
+      this.#logger.error(
+        { topic: this.#topic, error },
+        'writes to the topic are refused: its slotBy is another one',
+      )
       this.#announcer.emit('error', { topic: this.#topic, doing: 'create', error })
     }
   }
 
-  #checkPlacing(wanted: SlotBy = 'key'): void {
+  #checkSlotBy(wanted: SlotBy = 'key'): void {
     const placed = this.#record?.slotBy ?? wanted
     if (placed === wanted) return
     throw new TocsinError(
@@ -277,7 +291,7 @@ export class TopicSettings {
     )
   }
 
-  /** A value that the code asks for and does not get is said aloud, never passed over; once, until it is another one. */
+  /** Reports code values that are not in force, as a log line and a 'drift' event. Once, until the values change. */
   #announceDrift(): void {
     const rows = driftOf(this.#layer, this.view().effective)
     const drift = JSON.stringify(rows)

@@ -303,7 +303,7 @@ export class TopicWrites<In> {
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
     // Here, not before: the write may have waited for the topic to be created.
-    this.#parts.settings.checkPlaced()
+    this.#parts.settings.checkCreated()
     return this.#parts.store.schedule(this.#name, entries, this.#mergeMs)
   }
 
