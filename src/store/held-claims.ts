@@ -129,7 +129,7 @@ export class HeldClaims {
    * Only these of its keys were asked for, each by whoever bears it: the leases of the others end when they would have.
    * True: that was all of them, and the claim is still one.
    */
-  prolonged(
+  extendedKeys(
     claim: StoreClaim,
     keys: readonly string[],
     answers: readonly ExtendAnswer[],

@@ -1,10 +1,8 @@
 import type { Clock } from '../clock.ts'
-import { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
-import type { ClaimVerdict, Ledger, LedgerSettled } from '../ledger.ts'
+import type { Ledger } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
 import type { Random } from '../random.ts'
-import { nextSpread, RESCUES_PER_CLAIM } from '../values/rescue.ts'
 import { Janitor } from './janitor.ts'
 import { LogLimiter } from '../lib/log-limiter.ts'
 import type {
@@ -20,7 +18,6 @@ import type {
   CancelAnswer,
   CellAddress,
   Claim,
-  ClaimedTask,
   ClaimRequest,
   Counts,
   EntryView,
@@ -36,25 +33,21 @@ import type {
   Watcher,
 } from '../timetable.ts'
 import type { RingTime } from '../values/ring-time.ts'
-import type { Hint, HintTable } from '../hint-table.ts'
+import type { HintTable } from '../hint-table.ts'
 import { auditTopic } from './audit.ts'
 import { FailoverTable } from './failover-table.ts'
 import { TransactionWatch } from './transaction-watch.ts'
-import { HeldClaims, placesOfClaim } from './held-claims.ts'
+import { HeldClaims } from './held-claims.ts'
 import { TopicFillers } from './topic-fillers.ts'
 import { HintWriter } from './hint-writer.ts'
-import { Transactions } from './transactions.ts'
-
-/** In the timetable a claim lasts a little longer: who rescues it is this store, which tells the ledger. */
-const TABLE_LEASE_EXTRA_MS = 1_000
-
-const DONE = { kind: 'done' } as const
-const RETURN = { kind: 'return' } as const
+import { LedgerClaims } from './ledger-claims.ts'
+import { Leases } from './leases.ts'
+import { StoreTransactions } from './store-transactions.ts'
 
 export interface LedgerStoreParts {
   readonly ledger: Ledger
   readonly table: HintTable
-  /** Rings while a shared timetable is away. */
+  /** Makes the table of this process that replaces a shared hint table while that is unreachable. */
   readonly makeSpare?: () => HintTable
   readonly clock: Clock
   readonly random: Random
@@ -62,9 +55,13 @@ export interface LedgerStoreParts {
 }
 
 /**
- * The timetable rings, the ledger decides. Every write goes to the ledger first, and the caller is answered when it is
- * durable there; then the timetable is told. What the timetable is not told, because the process dies in between, the
- * loader or the sweeper finds; what it is told too late, or twice, the ledger refuses when it rings.
+ * A ledger and a hint table as one store. The table rings, the ledger decides. Every write goes to the ledger first, and
+ * the caller is answered when it is durable there; then the table is updated. If the process dies in between, the loader
+ * or the sweeper adds the missing hint. If a hint is late or written twice, the ledger refuses the key when it rings.
+ *
+ *   schedule, cancel, …  ──▶ ledger ──▶ HintWriter ──▶ hint table          TopicFillers: ledger ──▶ hint table
+ *   claim                ──▶ LedgerClaims: hint table, then ledger         Janitor:      deletes ended tasks
+ *   extend, settle       ──▶ Leases: ledger, then hint table               FailoverTable: hint table unreachable
  */
 export class LedgerStore implements TaskStore, StoreFeatures {
   readonly features: StoreFeatures = this
@@ -78,7 +75,9 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   readonly #transactionWatch: TransactionWatch
   readonly #settings = new Map<string, () => Settings>()
   readonly #hintWriter: HintWriter
-  readonly #transactions: Transactions
+  readonly #claims: LedgerClaims
+  readonly #leases: Leases
+  readonly #transactions: StoreTransactions
   readonly #janitor: Janitor
   readonly #logLimiter: LogLimiter
   #isClosed = false
@@ -120,11 +119,20 @@ export class LedgerStore implements TaskStore, StoreFeatures {
       residentMs,
       onError: (error) => this.#report('timetable', error),
     })
-    this.#transactions = new Transactions({
+    const around = {
+      ...parts,
+      table: this.#table,
+      held: this.#held,
+      hintWriter: this.#hintWriter,
+      topicFillers: this.#topicFillers,
+    }
+    this.#claims = new LedgerClaims(around)
+    this.#leases = new Leases(around)
+    this.#transactions = new StoreTransactions({
       ledger: parts.ledger,
       held: this.#held,
       transactionWatch: this.#transactionWatch,
-      onSettled: (at, settlements, answers) => this.#tellSettled(at, settlements, answers),
+      onSettled: (at, settlements, answers) => this.#leases.settled(at, settlements, answers),
     })
     this.#logLimiter = new LogLimiter(parts.clock)
     this.#janitor = new Janitor(
@@ -143,7 +151,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   }
 
   pulls(topic: string, cells: readonly number[]): void {
-    // Where only this process has the ledger, it pulls everything, and reads each task once.
+    // The only process that has the ledger pulls every cell, and reads each task once.
     if (!this.#parts.ledger.isShared) return
     this.#table.keepOnly(topic, cells)
     this.#topicFillers.look(topic)
@@ -157,7 +165,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
     const answers = await this.#parts.ledger.cancel(topic, places)
-    // One that is held is fenced: its handler need not go on.
+    // The table fences a task that is held: its handler need not continue.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
     if (this.#hintWriter.isRungHere(topic) && touched.length > 0)
       await this.#hintWriter.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
@@ -183,153 +191,39 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#transactions.forHandlers()
   }
 
-  async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    const { ledger, logger } = this.#parts
-    const table = this.#table
-    const lost = await this.#rescue(at)
-    const { leaseMs, req, from } = request
-    const rung = await table.claim(at, { ...request, leaseMs: leaseMs + TABLE_LEASE_EXTRA_MS })
-    if (rung.tasks.length === 0)
-      return { ...rung, ...lost, nextLeaseEndInMs: this.#leaseEndInMs(at, rung.nextLeaseEndInMs) }
-    const { stamp, nowMs } = rung
-    const places = rung.tasks.map(({ key }) => ({ key, cell: at.cell }))
-    const askedMs = this.#held.asking(at, req, stamp, leaseMs)
-    if (askedMs === null) {
-      // They ring again at once, under another stamp.
-      await this.#hintWriter.told(
-        table.settle(
-          at,
-          rung.tasks.map(({ key }) => ({ key, stamp, outcome: RETURN })),
-        ),
-      )
-      return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
-    }
-    // If this fails, or its answer is lost, the claim is repeated with the same request, and so the same token.
-    const verdicts = await ledger.claim(
-      at.topic,
-      { stamp, leaseMs, nowMs, alone: from === 'suspects' },
-      places,
-    )
-    const tasks: ClaimedTask[] = []
-    const refused: { key: string; verdict: Exclude<ClaimVerdict, { kind: 'ours' }> }[] = []
-    for (const [i, verdict] of verdicts.entries()) {
-      if (verdict.kind === 'ours') tasks.push(verdict.task)
-      else refused.push({ key: places[i]?.key ?? '', verdict })
-    }
-    this.#held.add(
-      at,
-      req,
-      stamp,
-      tasks.map(({ key }) => key),
-      askedMs,
-      leaseMs,
-    )
-    const poisoned = [...lost.poisoned]
-    if (refused.length > 0) {
-      const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
-      const again = refused.flatMap(({ key, verdict }) => this.#again(at, key, verdict, nowMs))
-      await this.#hintWriter.all([
-        table.settle(at, settlements),
-        ...this.#hintWriter.putting(at.topic, again),
-      ])
-      for (const { key, verdict } of refused) {
-        if (verdict.kind === 'poison') poisoned.push(key)
-        if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
-      }
-    }
-    this.#topicFillers.fillerOf(at.topic)?.nudge()
-    const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
-    return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
+  claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    return this.#claims.claim(at, request)
   }
 
-  async look(at: CellAddress): Promise<Look> {
-    const { ringInMs, leaseEndInMs } = await this.#table.look(at)
-    return { ringInMs, leaseEndInMs: this.#leaseEndInMs(at, leaseEndInMs) }
+  look(at: CellAddress): Promise<Look> {
+    return this.#claims.look(at)
   }
 
   begin({ topic, cell }: CellAddress, key: string, stamp: number): Promise<boolean> {
     return this.#parts.ledger.begin(topic, { key, cell }, stamp)
   }
 
-  /** Ledger first: only its word prolongs the holder's trust. */
-  async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
-    const { ledger, clock } = this.#parts
-    const claim = this.#held.of(at, req)
-    if (claim === undefined) return 'stale'
-    const askedMs = clock.monotonicNow()
-    const places = placesOfClaim(claim)
-    // Should the lease have become shorter, the ledger may hold us to that though its answer is lost.
-    claim.sureUntilMs = Math.min(claim.sureUntilMs, askedMs + leaseMs)
-    claim.extending++
-    const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs)
-    const answers = await extension.finally(() => claim.extending--)
-    if (answers.every((answer) => answer === 'stale')) return 'stale'
-    const keys = places.map(({ key }) => key)
-    this.#held.extended(claim, keys, answers, askedMs, leaseMs)
-    // Not lost: asked for again, for as long as it is trusted.
-    if (!answers.includes('extended'))
-      throw new TocsinError(
-        'ledger-unavailable',
-        'extend: somebody else has a transaction open on this task; its lease could not be prolonged yet',
-      )
-    if (!claim.isParted)
-      await this.#hintWriter.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
-    return 'extended'
+  extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
+    return this.#leases.extend(at, req, leaseMs)
   }
 
-  /** Settles in the ledger first. If the process dies before the timetable is updated, the entry rings once more and is refused. */
-  async settle(
+  settle(
     at: CellAddress,
     settlements: readonly Settlement[],
     session: number | null = null,
   ): Promise<SettleAnswer[]> {
-    const { topic, cell } = at
-    const own = this.sessionOf(cell)
-    const answers = await this.#parts.ledger.settle(
-      topic,
-      settlements.map((one) => ({ ...one, cell })),
-      session ?? own,
-    )
-    // A claim of another process may have the same stamp as one of ours, which must not be taken for settled.
-    if (session === null || session === own) await this.#tellSettled(at, settlements, answers)
-    else if (this.#hintWriter.isRungHere(topic)) await this.#hintWriter.settled(at, settlements, answers)
-    if (session !== null) await this.#hintWriter.returned(topic, settlements, answers)
-    return answers.map(({ answer }) => answer)
+    return this.#leases.settle(at, settlements, session)
   }
 
   sessionOf(cell: number): number {
     return this.#parts.ledger.sessionOf(cell)
   }
 
-  /**
-   * A timetable of this process alone hears nothing of what is settled through others: it would hold a task for as long as
-   * its lease was to last, though it waits again. It lets go, and what the ledger is looked at for brings it back.
-   */
-  async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
-    this.#held.handedOut(at, stamp)
-    if (!this.#topicFillers.isLookedAt) return
-    const settlements = keys.map((key) => ({ key, stamp, outcome: DONE }))
-    await this.#hintWriter.told(this.#table.settle(at, settlements))
+  handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
+    return this.#leases.handOut(at, stamp, keys)
   }
 
-  /**
-   * The timetable has one lease for all of a claim, and is told of it only where all of it was prolonged: one that nobody
-   * prolongs would otherwise be held there for as long as another is. So its lease ends, the others ring in vain, and
-   * then at the end of their own.
-   */
-  readonly extendKeys: ExtendKeys = async ({ session, req, stamp }, at, keys, leaseMs) => {
-    const { ledger } = this.#parts
-    const places = keys.map((key) => ({ key, cell: at.cell }))
-    const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session)
-    const claim = session === this.sessionOf(at.cell) ? this.#held.of(at, req) : undefined
-    // Of another process, or prolonged through one before: nobody here watches over its lease.
-    if (claim?.stamp !== stamp) return asking()
-    claim.extending++
-    const answers = await asking().finally(() => claim.extending--)
-    if (this.#held.prolonged(claim, keys, answers, leaseMs))
-      await this.#hintWriter.told(this.#table.extend(at, req, leaseMs + TABLE_LEASE_EXTRA_MS))
-    return answers
-  }
+  readonly extendKeys: ExtendKeys = (...args) => this.#leases.extendKeys(...args)
 
   get(topic: string, place: Place): Promise<EntryView | null> {
     return this.#parts.ledger.get(topic, place)
@@ -374,7 +268,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#table.nowMs()
   }
 
-  /** Whoever consumes a topic has its near tasks loaded; whoever only writes to it has not. */
+  /** Starts loading the topic: a process that only writes to a topic does not load it. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()
@@ -413,75 +307,19 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     await this.#parts.ledger.close()
   }
 
-  async #tellSettled(
-    at: CellAddress,
-    settlements: readonly Settlement[],
-    answers: readonly LedgerSettled[],
-  ): Promise<void> {
-    await this.#hintWriter.settled(at, settlements, answers)
-    for (const { key, stamp } of settlements) this.#held.settled(at, stamp, key)
-  }
-
-  /** By our own claims where we have any: the timetable's last longer. */
-  #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
-    const endMs = this.#held.nextEndMs(at)
-    return endMs === null ? inTableMs : Math.max(0, endMs - this.#parts.clock.monotonicNow())
-  }
-
   #withSpare(table: HintTable, makeSpare: () => HintTable): FailoverTable {
     const { logger, clock } = this.#parts
     return new FailoverTable(table, makeSpare, clock, {
       onAway: (spare, error) => {
-        logger.warn({ error }, 'the timetable is away: the ledger rings until it is back')
+        logger.warn({ error }, 'the timetable is unreachable: falling back to polling the ledger')
         this.#topicFillers.fillSpare(spare)
       },
       onBack: (untold) => this.#topicFillers.reconcile(untold),
       onOver: () => {
-        logger.info({}, 'the timetable is back, and has all that the ledger has')
+        logger.info({}, 'the timetable is back and filled from the ledger')
         this.#topicFillers.leaveSpare()
       },
     })
-  }
-
-  /** Claims of ours whose lease is over: nobody settled them, and they are nobody's now. */
-  async #rescue(at: CellAddress): Promise<{ rescued: number; poisoned: string[] }> {
-    const { ledger, clock, random } = this.#parts
-    const table = this.#table
-    const poisoned: string[] = []
-    let rescued = 0
-    let spread = random.fraction()
-    for (const { claim, keys } of this.#held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
-      const { stamp } = claim
-      const lost = keys.map((key) => {
-        spread = nextSpread(spread)
-        return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
-      })
-      const answers = await ledger.settle(at.topic, lost)
-      this.#held.lost(claim, keys)
-      const hints = answers.flatMap(({ hint }) => hint ?? [])
-      // Not the stale ones: they were replaced, settled just now, or prolonged through another process, and what the
-      // timetable has of them is newer.
-      const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
-      await this.#hintWriter.all([table.drop(at.topic, gone), ...this.#hintWriter.putting(at.topic, hints)])
-      rescued += hints.length
-      for (const [i, { poison }] of answers.entries())
-        if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
-    }
-    return { rescued, poisoned }
-  }
-
-  /** Where a key that rang in vain is to ring again. */
-  #again(
-    { cell }: CellAddress,
-    key: string,
-    verdict: Exclude<ClaimVerdict, { kind: 'ours' }>,
-    nowMs: number,
-  ): Hint[] {
-    if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
-    // Where the ledger is looked at every second, it is found again when its lease is over.
-    if (verdict.kind !== 'held' || this.#topicFillers.isLookedAt) return []
-    const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
-    return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
 
   #settingsOf(topic: string): Settings {
@@ -492,7 +330,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     this.#logLimiter.log((alsoFailed) =>
       this.#parts.logger.error(
         { doing, error, alsoFailed },
-        'the ledger or its timetable failed; it will be tried again',
+        'a call to the ledger or the timetable failed; it will be retried',
       ),
     )
   }

@@ -49,7 +49,7 @@ export class TopicFillers {
   }
 
   /** Whatever somebody else holds is found again, by looking, when its lease is over. */
-  get isLookedAt(): boolean {
+  get isPolling(): boolean {
     return this.#isPolled || this.#spare !== null
   }
 

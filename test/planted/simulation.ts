@@ -25,6 +25,8 @@ export interface PlantedBug {
 const CELL = 'src/timetables/memory/cell.js'
 const CLAIMS = 'src/timetables/memory/claims.js'
 const STORE = 'src/store/ledger-store.js'
+const LEDGER_CLAIMS = 'src/store/ledger-claims.js'
+const LEASES = 'src/store/leases.js'
 const SQLITE = 'src/ledgers/sqlite/transitions.js'
 const WORKER = 'src/consume/worker.js'
 const LIVENESS = 'src/cluster/liveness.js'
@@ -65,7 +67,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'one millisecond early, with a ledger that believes it',
-    file: STORE,
+    file: LEDGER_CLAIMS,
     find: 'const { stamp, nowMs } = rung;',
     replace: 'const { stamp } = rung; const nowMs = rung.nowMs + 100_000;',
     composition: 'center',
@@ -122,7 +124,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'the lease is prolonged in the timetable only',
-    file: STORE,
+    file: LEASES,
     find: 'const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs);',
     replace: "const extension = Promise.resolve(places.map(() => 'extended'));",
     composition: 'center',
@@ -381,7 +383,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'who has the token of another process settles in vain: the session is not looked at',
-    file: STORE,
+    file: LEASES,
     find: 'settlements.map((one) => ({ ...one, cell })), session ?? own);',
     replace: 'settlements.map((one) => ({ ...one, cell })));',
     composition: 'center',
@@ -405,10 +407,10 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'one is prolonged, and all that were claimed with it',
-    file: STORE,
+    file: LEASES,
     find: 'const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session);',
     replace:
-      'const mine = this.#held.of(at, req); const asking = async () => { if (mine?.stamp === stamp) await ledger.extend(at.topic, placesOfClaim(mine), stamp, leaseMs, session); return ledger.extend(at.topic, places, stamp, leaseMs, session); };',
+      'const mine = held.of(at, req); const asking = async () => { if (mine?.stamp === stamp) await ledger.extend(at.topic, placesOfClaim(mine), stamp, leaseMs, session); return ledger.extend(at.topic, places, stamp, leaseMs, session); };',
     composition: 'embedded',
     isPulled: true,
   },

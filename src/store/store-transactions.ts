@@ -5,7 +5,7 @@ import type { CellAddress, Place, Settlement } from '../timetable.ts'
 import type { TransactionWatch } from './transaction-watch.ts'
 import type { HeldClaims } from './held-claims.ts'
 
-export interface TransactionsParts {
+export interface StoreTransactionsParts {
   readonly ledger: Ledger
   readonly held: HeldClaims
   readonly transactionWatch: TransactionWatch
@@ -18,12 +18,12 @@ export interface TransactionsParts {
 }
 
 /** Writes in a transaction of the caller's, and handlers whose outcome is committed together with what they wrote. */
-export class Transactions {
-  readonly #parts: TransactionsParts
+export class StoreTransactions {
+  readonly #parts: StoreTransactionsParts
   /** Called before a handler writes through its own transaction: throws if a task of its own is not its own any more. */
   readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
 
-  constructor(parts: TransactionsParts) {
+  constructor(parts: StoreTransactionsParts) {
     this.#parts = parts
   }
 

@@ -1,0 +1,146 @@
+import type { Clock } from '../clock.ts'
+import type { Hint, HintTable } from '../hint-table.ts'
+import type { ClaimVerdict, Ledger } from '../ledger.ts'
+import type { Random } from '../random.ts'
+import type { Logger } from '../telemetry/logger.ts'
+import type { CellAddress, Claim, ClaimedTask, ClaimRequest, Look } from '../timetable.ts'
+import { nextSpread, RESCUES_PER_CLAIM } from '../values/rescue.ts'
+import type { HeldClaims } from './held-claims.ts'
+import type { HintWriter } from './hint-writer.ts'
+import type { TopicFillers } from './topic-fillers.ts'
+
+/**
+ * In the hint table a claim lasts this much longer than in the ledger: an expired claim is to be rescued by the store,
+ * which settles it in the ledger, before the hint table puts its hints back by itself.
+ */
+export const TABLE_LEASE_EXTRA_MS = 1_000
+
+const DONE = { kind: 'done' } as const
+const RETURN = { kind: 'return' } as const
+
+type Refusal = Exclude<ClaimVerdict, { kind: 'ours' }>
+
+export interface LedgerClaimsParts {
+  readonly ledger: Ledger
+  readonly table: HintTable
+  readonly held: HeldClaims
+  readonly hintWriter: HintWriter
+  readonly topicFillers: TopicFillers
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+}
+
+/**
+ * Claims the keys that ring: the hint table says which keys are due, the ledger decides which of them are delivered.
+ *
+ *   table.claim ──▶ keys and stamp ──▶ ledger.claim ──▶ ours: held, delivered
+ *                                                  └──▶ refused: removed from the table, or put back where it rings next
+ */
+export class LedgerClaims {
+  readonly #parts: LedgerClaimsParts
+
+  constructor(parts: LedgerClaimsParts) {
+    this.#parts = parts
+  }
+
+  async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
+    const { ledger, table, held, hintWriter, topicFillers } = this.#parts
+    const lost = await this.#rescue(at)
+    const { leaseMs, req, from } = request
+    const rung = await table.claim(at, { ...request, leaseMs: leaseMs + TABLE_LEASE_EXTRA_MS })
+    if (rung.tasks.length === 0)
+      return { ...rung, ...lost, nextLeaseEndInMs: this.#leaseEndInMs(at, rung.nextLeaseEndInMs) }
+    const { stamp, nowMs } = rung
+    const places = rung.tasks.map(({ key }) => ({ key, cell: at.cell }))
+    const askedMs = held.asking(at, req, stamp, leaseMs)
+    if (askedMs === null) {
+      // Another claim may hold tasks under this stamp. Returned, the keys ring again at once, under a new stamp.
+      const settlements = places.map(({ key }) => ({ key, stamp, outcome: RETURN }))
+      await hintWriter.told(table.settle(at, settlements))
+      return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
+    }
+    // If the call fails, or its answer is lost, the claim is repeated with the same request, and so with the same token.
+    const verdicts = await ledger.claim(
+      at.topic,
+      { stamp, leaseMs, nowMs, alone: from === 'suspects' },
+      places,
+    )
+    const tasks: ClaimedTask[] = []
+    const refused: { key: string; verdict: Refusal }[] = []
+    for (const [i, verdict] of verdicts.entries()) {
+      if (verdict.kind === 'ours') tasks.push(verdict.task)
+      else refused.push({ key: places[i]?.key ?? '', verdict })
+    }
+    const keys = tasks.map(({ key }) => key)
+    held.add(at, req, stamp, keys, askedMs, leaseMs)
+    const poisoned = [...lost.poisoned, ...(await this.#refuse(at, stamp, nowMs, refused))]
+    topicFillers.fillerOf(at.topic)?.nudge()
+    const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
+    return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
+  }
+
+  async look(at: CellAddress): Promise<Look> {
+    const { ringInMs, leaseEndInMs } = await this.#parts.table.look(at)
+    return { ringInMs, leaseEndInMs: this.#leaseEndInMs(at, leaseEndInMs) }
+  }
+
+  /** Updates the table for keys that the ledger refused. Returns those that are dead as poison. */
+  async #refuse(
+    at: CellAddress,
+    stamp: number,
+    nowMs: number,
+    refused: readonly { readonly key: string; readonly verdict: Refusal }[],
+  ): Promise<string[]> {
+    if (refused.length === 0) return []
+    const { table, hintWriter, logger } = this.#parts
+    const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
+    const again = refused.flatMap(({ key, verdict }) => this.#nextHint(at, key, verdict, nowMs))
+    await hintWriter.all([table.settle(at, settlements), ...hintWriter.putting(at.topic, again)])
+    for (const { key, verdict } of refused)
+      if (verdict.kind === 'damaged') logger.error({ topic: at.topic, key }, verdict.error)
+    return refused.flatMap(({ key, verdict }) => (verdict.kind === 'poison' ? [key] : []))
+  }
+
+  /** Returns when a refused key rings next: one hint, or none. */
+  #nextHint({ cell }: CellAddress, key: string, verdict: Refusal, nowMs: number): Hint[] {
+    if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
+    // Where the ledger is polled, the poll after the end of the lease finds the task again.
+    if (verdict.kind !== 'held' || this.#parts.topicFillers.isPolling) return []
+    const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
+    return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
+  }
+
+  /** Settles expired claims of this process as lost: their tasks wait again, or are dead as poison. */
+  async #rescue(at: CellAddress): Promise<{ rescued: number; poisoned: string[] }> {
+    const { ledger, table, held, hintWriter, clock, random } = this.#parts
+    const poisoned: string[] = []
+    let rescued = 0
+    let spread = random.fraction()
+    for (const { claim, keys } of held.expired(at, clock.monotonicNow()).slice(0, RESCUES_PER_CLAIM)) {
+      const { stamp } = claim
+      const lost = keys.map((key) => {
+        spread = nextSpread(spread)
+        return { key, cell: at.cell, stamp, outcome: { kind: 'lost', spread } as const }
+      })
+      const answers = await ledger.settle(at.topic, lost)
+      held.lost(claim, keys)
+      const hints = answers.flatMap(({ hint }) => hint ?? [])
+      // Stale ones are not dropped: they were replaced, settled just now, or extended through another process, and the
+      // table may have a newer hint of them.
+      const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
+      await hintWriter.all([table.drop(at.topic, gone), ...hintWriter.putting(at.topic, hints)])
+      rescued += hints.length
+      for (const [i, { poison }] of answers.entries())
+        if (poison !== undefined) poisoned.push(lost[i]?.key ?? '')
+    }
+    return { rescued, poisoned }
+  }
+
+  /** Returns the end of the first lease of this process, if it holds any: the table's leases last longer. */
+  #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
+    const { held, clock } = this.#parts
+    const endMs = held.nextEndMs(at)
+    return endMs === null ? inTableMs : Math.max(0, endMs - clock.monotonicNow())
+  }
+}
