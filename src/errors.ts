@@ -133,6 +133,11 @@ export const ERROR_TABLE = {
     means: 'the token is valid, and does not allow this',
   },
   'not-found': { status: 404, retryable: false, means: 'there is no such task, token or route' },
+  'method-not-allowed': {
+    status: 405,
+    retryable: false,
+    means: 'the path does not take this method; the Allow header lists those that it takes',
+  },
   'in-flight': {
     status: 409,
     retryable: false,

@@ -5,6 +5,7 @@ import { TocsinError } from '../errors.ts'
 import { checkTopicName } from '../values/key.ts'
 import { RateLimiter, type Rate } from '../lib/rate-limiter.ts'
 import type { Scope } from '../values/access-token.ts'
+import { PathTable } from './path-table.ts'
 import type { TokenBook } from './token-book.ts'
 
 export interface Access {
@@ -50,20 +51,19 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
 
   const scopes = new Map<string, Scope | null>()
   app.decorate('scopes', scopes)
+  const paths = new PathTable()
   app.addHook('onRoute', ({ config, method, url }) => {
     if (config?.scope === undefined) throw new Error(`${String(method)} ${url} names no scope`)
     // Of a GET there is also a HEAD, which asks for the same.
     if (method !== 'HEAD') scopes.set(`${String(method)} ${url}`, config.scope)
+    paths.add(String(method), url, config.scope)
   })
 
   app.addHook('onRequest', async (request, reply) => {
     const { scope, reach } = request.routeOptions.config
-    // Before anything is read: anybody may ask for what is not there, with a body of any size.
-    if (scope === undefined) throw noRoute(request)
+    if (scope === undefined) return answerWithoutRoute(request, reply)
     if (scope === null) return
-    const access = await accessOf(request, reply)
-    request.access = access
-    limit(access)
+    const access = await admit(request, reply)
     if (!access.scopes.includes('admin') && !access.scopes.includes(scope))
       throw new TocsinError('forbidden', `this needs a token with the scope '${scope}'`, { field: 'scope' })
     if (reach === 'whole' && access.topicPrefix !== null)
@@ -71,6 +71,25 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
     const { topic } = request.params as { topic?: string }
     if (topic !== undefined) checkTopic(access, topic)
   })
+
+  /** Answers before the body is read: it may be of any size. Where the path needs a token, a caller without one gets 401 first. */
+  async function answerWithoutRoute(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+    const { method } = request
+    const path = paths.find(request.url)
+    if (path === null)
+      throw new TocsinError('not-found', `there is no ${method} here; GET /openapi.json lists what there is`)
+    if (!path.isPublic) await admit(request, reply)
+    void reply.header('allow', path.allow)
+    if (method === 'OPTIONS') return reply.code(204).send()
+    throw new TocsinError('method-not-allowed', `this path does not take ${method}; use ${path.allow}`)
+  }
+
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<Access> {
+    const access = await accessOf(request, reply)
+    request.access = access
+    limit(access)
+    return access
+  }
 
   async function accessOf(request: FastifyRequest, reply: FastifyReply): Promise<Access> {
     const { authorization } = request.headers
@@ -123,10 +142,6 @@ function openly(request: FastifyRequest): Access {
   if ((origin !== undefined && origin !== `http://${host}`) || site === 'cross-site')
     throw new TocsinError('forbidden', 'without tokens this server does not answer to pages of other sites')
   return OPEN
-}
-
-function noRoute({ method }: FastifyRequest): TocsinError {
-  return new TocsinError('not-found', `there is no ${method} here; GET /openapi.json lists what there is`)
 }
 
 /** Also of topics that come in a query. */

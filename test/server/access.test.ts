@@ -191,6 +191,23 @@ describe('the table', () => {
       expect([path, (await fetch(`${server.url}${path}`, { method: 'HEAD' })).status]).toEqual([path, status])
   })
 
+  it('a method that a path does not take is refused with 401 first, where the path needs a token', async () => {
+    for (const method of ['DELETE', 'OPTIONS']) {
+      const refused = await server.request(method, '/v1/topics', { token: null })
+      expect([method, refused.status, refused.json.error.code]).toEqual([method, 401, 'unauthorized'])
+      expect(refused.headers.get('allow')).toBeNull()
+      expect(refused.headers.get('www-authenticate')).toBe('Bearer')
+    }
+    const { token } = await make(server, { scopes: ['consume'], topicPrefix: 'other' })
+    const allowed = await server.request('DELETE', '/v1/topics', { token })
+    expect([allowed.status, allowed.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])
+    const open = await server.request('DELETE', '/healthz', { token: null })
+    expect([open.status, open.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS'])
+    const { token: slow } = await make(server, { scopes: ['read'], rate: { limit: 1, per: '1h' } })
+    expect((await server.request('DELETE', '/v1/topics', { token: slow })).status).toBe(405)
+    expect((await server.request('DELETE', '/v1/topics', { token: slow })).status).toBe(429)
+  })
+
   it('whatever is no bearer token is refused alike', async () => {
     const { token } = await make(server, {})
     const lines = [

@@ -68,6 +68,7 @@ const send = (method: string, path: string, body?: string | Uint8Array, headers?
       ...(headers === undefined ? {} : { headers }),
     }),
   )
+const allowOf = ({ headers }: RawAnswer) => headers['allow']
 const bytes = (...parts: (string | number[])[]) =>
   Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : Buffer.from(part))))
 
@@ -597,9 +598,40 @@ describe('paths', () => {
     ])
       expectRefusal(path, await send('GET', path), [404, 'not-found'])
     for (const method of ['OPTIONS', 'TRACE', 'PROPFIND', 'QUERY', 'PUT', 'DELETE', 'PATCH', 'PURGE'])
-      expectRefusal(method, await send(method, '/v1/topics'), [404, 'not-found'])
+      expectRefusal(method, await send(method, '/v1/nowhere'), [404, 'not-found'])
     expectRefusal('FOO', await send('FOO', '/v1/topics'), [400, 'bad-request'])
     expect((await send('CONNECT', '127.0.0.1:22')).status).toBe(0)
+  })
+
+  it('a method that a path does not take is refused with those that it does', async () => {
+    for (const method of ['TRACE', 'PROPFIND', 'QUERY', 'POST', 'PUT', 'DELETE', 'PATCH', 'PURGE']) {
+      const answer = await send(method, '/v1/topics')
+      expectRefusal(method, answer, [405, 'method-not-allowed'])
+      expect([method, allowOf(answer)]).toEqual([method, 'GET, HEAD, OPTIONS'])
+    }
+    for (const [method, path, allowed] of [
+      ['POST', T, 'GET, HEAD, PATCH, PUT, OPTIONS'],
+      ['PUT', `${T}/tasks/here`, 'DELETE, GET, HEAD, PATCH, OPTIONS'],
+      ['PUT', `${T}/tasks/%2f?x=1`, 'DELETE, GET, HEAD, PATCH, OPTIONS'],
+      ['GET', `${T}/claim`, 'POST, OPTIONS'],
+      ['GET', '/v1/topics/ORDERS/dead/purge', 'POST, OPTIONS'],
+      ['POST', '/v1/%73tats', 'GET, HEAD, OPTIONS'],
+      ['POST', '/healthz', 'GET, HEAD, OPTIONS'],
+    ] as const) {
+      const answer = await send(method, path, method === 'GET' ? undefined : '{')
+      expectRefusal([method, path], answer, [405, 'method-not-allowed'])
+      expect([path, allowOf(answer)]).toEqual([path, allowed])
+    }
+    const head = await send('HEAD', `${T}/claim`)
+    expect([head.status, head.text, allowOf(head)]).toEqual([405, '', 'POST, OPTIONS'])
+    expectRefusal('bad path', await send('PROPFIND', '/v1/%ff'), [400, 'bad-request'])
+  })
+
+  it('OPTIONS says which methods a path takes', async () => {
+    const answer = await send('OPTIONS', `${T}/tasks`)
+    expect([answer.status, answer.text, allowOf(answer)]).toEqual([204, '', 'GET, HEAD, POST, OPTIONS'])
+    // Nothing of it lets a page of another site in.
+    expect(answer.all.toLowerCase()).not.toContain('access-control')
   })
 })
 
