@@ -1,7 +1,7 @@
 /**
- * Every error a user can meet, in one table. A code is stable: it is documented in docs/errors.md, it is what
- * programs branch on, and it is never given a second meaning. `status` is the HTTP status a server answers with;
- * `retryable` says whether the same call may succeed later without being changed.
+ * All error codes. A code is stable: docs/errors.md documents it, programs branch on it, and it never gets a second meaning.
+ * `status` is the HTTP status of a server's answer; `retryable` is true if the same call may succeed later without being
+ * changed.
  */
 export const ERROR_TABLE = {
   'bad-topic': {
@@ -12,7 +12,7 @@ export const ERROR_TABLE = {
   'unknown-topic': {
     status: 404,
     retryable: false,
-    means: 'nobody has declared or used the topic yet, so that nobody knows how its keys are placed',
+    means: 'the topic does not exist yet, so its slotBy is unknown',
   },
   'bad-config': {
     status: 400,
@@ -35,11 +35,15 @@ export const ERROR_TABLE = {
   'bad-duration': { status: 400, retryable: false, means: 'a duration is malformed or out of range' },
   'bad-option': { status: 400, retryable: false, means: 'an option is unknown or has a wrong value' },
   'bad-cursor': { status: 400, retryable: false, means: 'a cursor was not made by this listing' },
-  'bad-outcome': { status: 400, retryable: false, means: 'a handler returned something that is no outcome' },
+  'bad-outcome': {
+    status: 400,
+    retryable: false,
+    means: 'a handler returned a value that is not an outcome',
+  },
   'outcome-count': {
     status: 400,
     retryable: false,
-    means: 'a batch handler or a guard returned a wrong number of answers',
+    means: 'a batch handler or a guard returned the wrong number of results',
   },
   'version-conflict': {
     status: 412,
@@ -49,18 +53,22 @@ export const ERROR_TABLE = {
   interrupted: {
     status: 503,
     retryable: true,
-    means: 'a bulk call failed part of the way; details.accepted are in',
+    means: 'a bulk call failed part of the way; the first details.accepted tasks were written',
   },
   'ledger-required': {
     status: 400,
     retryable: false,
-    means: 'the call needs a ledger, and this composition has none',
+    means: 'the call needs a ledger, and this Tocsin has none',
   },
-  unsupported: { status: 400, retryable: false, means: 'this version cannot do that yet' },
+  unsupported: {
+    status: 400,
+    retryable: false,
+    means: 'this version does not support the call or the option',
+  },
   'unknown-outcome': {
     status: 503,
     retryable: false,
-    means: 'the call was sent and its answer is lost: it may have taken effect, and was not sent again',
+    means: 'the call was sent and its reply was lost; it may have taken effect, and was not retried',
   },
   'timetable-unavailable': {
     status: 503,
@@ -70,17 +78,17 @@ export const ERROR_TABLE = {
   'timetable-full': {
     status: 503,
     retryable: true,
-    means: 'the timetable has no memory for new tasks; what is in it goes on',
+    means: 'the timetable is out of memory and takes no new tasks; existing tasks still fire',
   },
   'timetable-refused': {
     status: 503,
     retryable: false,
-    means: 'the timetable cannot be used as it is: password, version, setting, database or certificate',
+    means: 'the timetable cannot be used: wrong password, version, setting, database or certificate',
   },
   'ledger-in-use': {
     status: 503,
     retryable: true,
-    means: 'another process, or another Tocsin of this one, has the embedded ledger open',
+    means: 'another process, or another Tocsin in this process, has the embedded ledger open',
   },
   'ledger-unavailable': {
     status: 503,
@@ -95,22 +103,22 @@ export const ERROR_TABLE = {
   'ledger-damaged': {
     status: 500,
     retryable: false,
-    means: 'the ledger, or a task in it, is not what was written; nothing of it is delivered',
+    means: 'the ledger, or a task in it, is corrupt; corrupt data is never delivered',
   },
   'ledger-refused': {
     status: 503,
     retryable: false,
-    means: 'the ledger cannot be used as it is: user, rights, version, database, or its part in a larger one',
+    means: 'the ledger cannot be used: wrong user, privileges, version, database or shard',
   },
   'driver-missing': {
     status: 500,
     retryable: false,
-    means: 'a package that this composition needs is not installed',
+    means: 'a package that the timetable or the ledger needs is not installed',
   },
   'ledger-too-new': {
     status: 503,
     retryable: false,
-    means: 'the ledger was written by a newer version',
+    means: 'the ledger was written by a newer version of Tocsin',
   },
   'bad-tx': {
     status: 400,
@@ -125,12 +133,12 @@ export const ERROR_TABLE = {
   unauthorized: {
     status: 401,
     retryable: false,
-    means: 'the request has no token, or one that is not valid, or not any more',
+    means: 'the request has no access token, or an invalid or expired one',
   },
   forbidden: {
     status: 403,
     retryable: false,
-    means: 'the token is valid, and does not allow this',
+    means: 'the access token is valid, but does not allow the request',
   },
   'not-found': { status: 404, retryable: false, means: 'there is no such task, token or route' },
   'method-not-allowed': {
@@ -141,25 +149,25 @@ export const ERROR_TABLE = {
   'in-flight': {
     status: 409,
     retryable: false,
-    means: 'somebody has the task right now; cancelled so, no attempt follows this one',
+    means: 'a consumer holds the task; if it was cancelled, no attempt follows the current one',
   },
   'request-timeout': {
     status: 408,
     retryable: true,
-    means: 'the body of the request did not come in time',
+    means: 'the body of the request did not arrive in time',
   },
-  'too-large': { status: 413, retryable: false, means: 'the request is larger than is taken' },
+  'too-large': { status: 413, retryable: false, means: 'the request is over the size limit' },
   'bad-media-type': {
     status: 415,
     retryable: false,
-    means: 'the body of the request is of a type that is not taken here',
+    means: 'the route does not accept the content type of the request',
   },
   'headers-too-large': { status: 431, retryable: false, means: 'the headers of the request are too large' },
   'rate-limited': { status: 429, retryable: true, means: 'too many requests; see Retry-After' },
   internal: {
     status: 500,
     retryable: false,
-    means: 'a mistake of ours; the log has it under the request id',
+    means: 'a bug in Tocsin; the log has the error under the request id',
   },
   unreachable: {
     status: 503,
@@ -169,7 +177,7 @@ export const ERROR_TABLE = {
   'bad-token': {
     status: 400,
     retryable: false,
-    means: 'what was given as the token of a claim is none',
+    means: 'the token is not one that a claim returned',
   },
   closed: { status: 503, retryable: false, means: 'the Tocsin or the consumer was closed' },
   timeout: { status: 504, retryable: true, means: 'a handler, or a schema, did not answer in time' },
@@ -177,7 +185,7 @@ export const ERROR_TABLE = {
   'lease-lost': {
     status: 409,
     retryable: false,
-    means: 'the claim is not ours any more; its outcome will not count',
+    means: 'the lease has expired or the task was replaced; the outcome of this attempt is ignored',
   },
 } as const satisfies Record<string, { status: number; retryable: boolean; means: string }>
 
@@ -200,14 +208,14 @@ export class TocsinError extends Error {
     this.details = details
   }
 
-  /** By name, not by `instanceof`: two copies of the package in one process still know each other's errors. */
+  /** Compares names and does not use `instanceof`, which fails if a process has two copies of the package. */
   static is(error: unknown, code?: ErrorCode): error is TocsinError {
     if (!(error instanceof Error) || error.name !== 'TocsinError') return false
     return code === undefined || (error as TocsinError).code === code
   }
 }
 
-/** What to keep of anything a handler may throw: one line that helps, of bounded length, never a crash. */
+/** Describes anything that a handler may throw, in one line of bounded length. Never throws. */
 export function describeError(thrown: unknown): string {
   let text: string
   try {
@@ -221,14 +229,14 @@ export function describeError(thrown: unknown): string {
 
 const ERROR_TEXT_LIMIT = 500
 
-/** Error texts are kept with the task, in stores that refuse control characters and half pairs: one short, clean line. */
+/** Returns one line without control characters and lone surrogates, which some stores reject: a task keeps its last error. */
 export function boundedText(text: string): string {
   const line = text.slice(0, ERROR_TEXT_LIMIT * 2).replace(/\p{Cc}+/gu, ' ')
   const cut = line.length > ERROR_TEXT_LIMIT ? `${line.slice(0, ERROR_TEXT_LIMIT - 1)}…` : line
   return cut.toWellFormed()
 }
 
-/** A value as an error message shows it: short, quoted, never throwing. */
+/** Describes a value for an error message: short and quoted. Never throws. */
 export function describeValue(value: unknown): string {
   try {
     if (typeof value === 'string') return `'${short(value)}'`
@@ -243,7 +251,7 @@ export function describeValue(value: unknown): string {
   }
 }
 
-/** Control characters are shown as escapes: what a caller sent must not break into the lines of a log. */
+/** Escapes control characters: input from a caller must not add lines to a log. */
 function short(text: string): string {
   const cut = text.length > 60 ? `${text.slice(0, 57).toWellFormed()}…` : text
   return cut.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
