@@ -87,10 +87,10 @@ async function main() {
   const parts = {
     ...(await load('plan.js')),
     ...(await load('tally.js')),
-    ...(await load('crew.js')),
+    ...(await load('worker-pool.js')),
     ...(await load('run.js')),
     ...(await load('shrink.js')),
-    ...(await load('story.js')),
+    ...(await load('key-trace.js')),
     ...(await load('world.js')),
     ...(await load('checker/check.js')),
   }
@@ -99,7 +99,7 @@ async function main() {
 }
 
 /** One run, in this process: with its story. */
-async function one({ planOf, simulate, check, storyOf, shrink }) {
+async function one({ planOf, simulate, check, traceOf, shrink }) {
   const start =
     options.plan === undefined
       ? planOf(Number(options.seed), given)
@@ -125,13 +125,13 @@ async function one({ planOf, simulate, check, storyOf, shrink }) {
   )
   for (const { invariant, message } of violations.slice(0, 10)) console.log(`  ${invariant}: ${message}`)
   const key = violations.map(({ message }) => /\bk\d+\b/.exec(message)?.[0]).find(Boolean)
-  if (key !== undefined) console.log(`\nthe story of ${key}:\n${storyOf(history, key).join('\n')}`)
+  if (key !== undefined) console.log(`\nthe story of ${key}:\n${traceOf(history, key).join('\n')}`)
   console.log(`\n${violations.length} violations`)
   return violations.length === 0 ? 0 : 1
 }
 
 /** Many runs, over all processors. */
-async function many({ planOf, Tally, Crew }) {
+async function many({ planOf, Tally, WorkerPool }) {
   const [from, to] = options.seeds?.split('-').map(Number) ?? [Number(options.from), Number.POSITIVE_INFINITY]
   const hours = options.seeds === undefined ? Number(options.hours ?? 1) : Number.POSITIVE_INFINITY
   const jobs = Number(options.jobs ?? availableParallelism())
@@ -140,7 +140,7 @@ async function many({ planOf, Tally, Crew }) {
   const startMs = performance.now()
   let next = from
   let saidMs = startMs
-  const crew = new Crew(COMPILED, jobs)
+  const workerPool = new WorkerPool(COMPILED, jobs)
   const told = (report) => {
     if (report.broke === undefined) tally.add(report)
     else broken.push(report)
@@ -160,10 +160,10 @@ async function many({ planOf, Tally, Crew }) {
   let isEnough = false
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => (isEnough = true))
   const lane = async () => {
-    while (!isEnough && next <= to && tally.hours < hours) told(await crew.run(planOf(next++, given)))
+    while (!isEnough && next <= to && tally.hours < hours) told(await workerPool.run(planOf(next++, given)))
   }
   await Promise.all(Array.from({ length: jobs }, lane))
-  await crew.close()
+  await workerPool.close()
   const tookSeconds = Math.round((performance.now() - startMs) / 1_000)
   const summary = { commit: commit(), seeds: `${from}–${next - 1}`, tookSeconds, ...tally.summary() }
   console.log(JSON.stringify(summary, null, 2))

@@ -1,6 +1,6 @@
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Crew } from '../simulation/crew.ts'
+import { WorkerPool } from '../simulation/worker-pool.ts'
 import type { Violation } from '../simulation/history.ts'
 import { planOf } from '../simulation/plan.ts'
 import type { PlantedBug } from './simulation.ts'
@@ -39,10 +39,10 @@ async function huntIn(
   { composition, faults, configEveryMs, isPulled }: PlantedBug,
   runsMax: number,
 ): Promise<Caught | null> {
-  const crew = new Crew(copy, 1)
+  const workerPool = new WorkerPool(copy, 1)
   try {
     for (let seed = 1; seed <= runsMax; seed++) {
-      const report = await crew.run(
+      const report = await workerPool.run(
         planOf(seed, { composition, longShare: 0, faults, configEveryMs, isPulled }),
       )
       const violation =
@@ -51,6 +51,6 @@ async function huntIn(
     }
     return null
   } finally {
-    await crew.close()
+    await workerPool.close()
   }
 }

@@ -145,7 +145,7 @@ export interface StartEvent extends Happened {
   readonly priority: Priority
   /** The latest moment that any clock that may ring had shown by then. */
   readonly recordMs: number
-  /** Of what was pulled: the claim that its bearer was told of. Whose process that was may be over by now. */
+  /** The claim token that the client got with a pulled task. The process that claimed it may be gone by now. */
   readonly token?: string
   /** Of what was pulled: how many others came with it. */
   readonly beside?: number

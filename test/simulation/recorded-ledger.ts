@@ -30,14 +30,14 @@ export function recordedLedger(
   witness: Witness,
   transactionOf: (tx: unknown) => OpenTransaction,
 ): Ledger {
-  const { recorder, world, holdings, life } = witness
+  const { recorder, world, claimHolders, life } = witness
   const tell = (told: Told) => recorder.tell(told)
   /** Who has the token of another process's claim speaks for that. */
   const tokenOf = (cell: number, stamp: number, of?: number) =>
     `${of === undefined ? session : `s${of}`}/${cell}/${stamp}`
 
   const wrote = (told: ToldWrite) => {
-    if (!['kept', 'in-flight'].includes(told.outcome)) holdings.freed(told.key)
+    if (!['kept', 'in-flight'].includes(told.outcome)) claimHolders.freed(told.key)
     tell(told)
   }
   const scheduled = (entries: readonly NewEntry[], answers: readonly LedgerScheduled[], nowMs: number) =>
@@ -59,7 +59,7 @@ export function recordedLedger(
   ) => {
     for (const [i, { answer, hint, poison }] of answers.entries()) {
       const { key, cell, stamp, outcome } = settlements[i] as LedgerSettlement
-      if (answer === 'settled') holdings.freed(key)
+      if (answer === 'settled') claimHolders.freed(key)
       const token = tokenOf(cell, stamp, of)
       tell({ kind: 'settle', life, key, token, outcome, answer, ringMs: hint?.ringMs ?? null })
       if (poison !== undefined) tell({ kind: 'buried', life, key, cause: 'poison' })
@@ -103,7 +103,7 @@ export function recordedLedger(
         if (verdict.kind === 'poison') tell({ kind: 'buried', life, key, cause: 'poison' })
         if (verdict.kind === 'damaged') tell({ kind: 'buried', life, key, cause: 'payload' })
         if (verdict.kind !== 'ours') continue
-        const leaseEndTrueMs = holdings.claimed(key, token, askedMs + request.leaseMs)
+        const leaseEndTrueMs = claimHolders.claimed(key, token, askedMs + request.leaseMs)
         tell(claimOf(verdict.task, life, token, leaseEndTrueMs, request.alone ? 'suspects' : 'lanes'))
       }
       return verdicts
@@ -118,7 +118,7 @@ export function recordedLedger(
       const answers = await ledger.extend(topic, places, stamp, leaseMs, of)
       const token = tokenOf(places[0]?.cell ?? -1, stamp, of)
       const keys = places.flatMap(({ key }, i) => (answers[i] === 'extended' ? [key] : []))
-      holdings.extended(keys, token, leaseEndTrueMs)
+      claimHolders.extended(keys, token, leaseEndTrueMs)
       if (keys.length > 0 || !answers.includes('locked'))
         tell({ kind: 'extend', life, token, keys, leaseEndTrueMs })
       return answers

@@ -1,6 +1,6 @@
 import type { ClaimedTask, ClaimRequest, NewEntry, Place, Settlement } from '../../src/timetable.ts'
 import type { TaskStore } from '../../src/store.ts'
-import type { Holdings } from './holdings.ts'
+import type { ClaimHolders } from './claim-holders.ts'
 import { type Recorder, type Told, versionOf } from './recorder.ts'
 import { scheduleWrite, write } from './recorded-writes.ts'
 import type { WorldClock } from './world-clock.ts'
@@ -8,7 +8,7 @@ import type { WorldClock } from './world-clock.ts'
 export interface Witness {
   readonly recorder: Recorder
   readonly world: WorldClock
-  readonly holdings: Holdings
+  readonly claimHolders: ClaimHolders
   /** Whose calls these are. */
   readonly life: string
 }
@@ -17,7 +17,10 @@ export interface Witness {
  * A timetable that is the truth, as one process calls it: what it does is recorded at the moment at which it is done. It
  * stands on the server's side of the line.
  */
-export function recordedTimetable(table: TaskStore, { recorder, world, holdings, life }: Witness): TaskStore {
+export function recordedTimetable(
+  table: TaskStore,
+  { recorder, world, claimHolders, life }: Witness,
+): TaskStore {
   const tell = (told: Told) => recorder.tell(told)
   const recorded: Partial<TaskStore> = {
     schedule: async (topic, entries, mergeMs) => {
@@ -25,7 +28,7 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
       const answers = await table.schedule(topic, entries, mergeMs)
       for (const [i, answer] of answers.entries()) {
         const entry = entries[i] as NewEntry
-        if (answer.outcome !== 'kept') holdings.freed(entry.key)
+        if (answer.outcome !== 'kept') claimHolders.freed(entry.key)
         tell(scheduleWrite(life, entry, answer, nowMs))
       }
       return answers
@@ -34,7 +37,7 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
       const answers = await table.cancel(topic, places)
       answers.forEach((answer, i) => {
         const { key } = places[i] as Place
-        if (answer !== 'in-flight') holdings.freed(key)
+        if (answer !== 'in-flight') claimHolders.freed(key)
         tell(write(life, 'cancel', key, answer))
       })
       return answers
@@ -43,7 +46,7 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
       const answers = await table.reschedule(topic, places, when, mergeMs)
       answers.forEach(({ outcome, dueMs }, i) => {
         const { key } = places[i] as Place
-        if (outcome !== 'in-flight') holdings.freed(key)
+        if (outcome !== 'in-flight') claimHolders.freed(key)
         tell(write(life, 'reschedule', key, outcome, { dueMs }))
       })
       return answers
@@ -67,10 +70,10 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
       const token = `${at.cell}/${claim.stamp}`
       for (const key of claim.poisoned) tell({ kind: 'buried', life, key, cause: 'poison' })
       for (const task of claim.tasks) {
-        const leaseEndTrueMs = holdings.claimed(task.key, token, world.nowMs + request.leaseMs)
+        const leaseEndTrueMs = claimHolders.claimed(task.key, token, world.nowMs + request.leaseMs)
         tell(claimOf(task, life, token, leaseEndTrueMs, request.from))
       }
-      if (claim.tasks.length > 0) holdings.named(`${at.cell}/${request.req}`, token)
+      if (claim.tasks.length > 0) claimHolders.named(`${at.cell}/${request.req}`, token)
       return claim
     },
     begin: async (at, key, stamp) => {
@@ -80,10 +83,10 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
     },
     extend: async (at, req, leaseMs) => {
       const answer = await table.extend(at, req, leaseMs)
-      const token = holdings.tokenOf(`${at.cell}/${req}`)
+      const token = claimHolders.tokenOf(`${at.cell}/${req}`)
       const leaseEndTrueMs = world.nowMs + leaseMs
-      const held = answer === 'extended' ? holdings.heldUnder(token) : []
-      holdings.extended(held, token, leaseEndTrueMs)
+      const held = answer === 'extended' ? claimHolders.heldUnder(token) : []
+      claimHolders.extended(held, token, leaseEndTrueMs)
       tell({ kind: 'extend', life, token, keys: held, leaseEndTrueMs })
       return answer
     },
@@ -91,7 +94,7 @@ export function recordedTimetable(table: TaskStore, { recorder, world, holdings,
       const answers = await table.settle(at, settlements)
       for (const [i, answer] of answers.entries()) {
         const { key, stamp, outcome } = settlements[i] as Settlement
-        if (answer === 'settled') holdings.freed(key)
+        if (answer === 'settled') claimHolders.freed(key)
         tell({ kind: 'settle', life, key, token: `${at.cell}/${stamp}`, outcome, answer, ringMs: null })
       }
       return answers

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { check } from './checker/check.ts'
 import { Division } from './checker/rules/membership.ts'
-import { SETTLED_MS } from './checker/weather.ts'
+import { SETTLED_MS } from './checker/stability.ts'
 import type { Composition, Event } from './history.ts'
 import type { Fault, NodePlan, Plan } from './plan.ts'
 import { simulate } from './world.ts'

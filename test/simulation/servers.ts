@@ -16,7 +16,7 @@ import type { Watcher } from '../../src/timetable.ts'
 import type { HintTable } from '../../src/hint-table.ts'
 import type { Tx } from '../../src/values/tx.ts'
 import type { Chance } from './chance.ts'
-import { Holdings } from './holdings.ts'
+import { ClaimHolders } from './claim-holders.ts'
 import type { Link } from './link.ts'
 import {
   BOARD_METHODS,
@@ -64,7 +64,7 @@ export class Servers {
   readonly board: MemoryBoard
   readonly #world: WorldClock
   readonly #recorder: Recorder
-  readonly #holdings = new Holdings()
+  readonly #claimHolders = new ClaimHolders()
   readonly #beatings: Beatings = new Map()
   readonly #looks: Looks = new Map()
   readonly #transactions = new WeakMap<object, OpenTransaction>()
@@ -233,7 +233,7 @@ export class Servers {
   }
 
   #witness(life: string): Witness {
-    return { recorder: this.#recorder, world: this.#world, holdings: this.#holdings, life }
+    return { recorder: this.#recorder, world: this.#world, claimHolders: this.#claimHolders, life }
   }
 
   #recordedBoard(board: Board, { life }: Client): Board {

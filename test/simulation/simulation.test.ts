@@ -7,13 +7,13 @@ import { availableParallelism } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { check } from './checker/check.ts'
 import { compile } from './compile.ts'
-import { Crew } from './crew.ts'
+import { WorkerPool } from './worker-pool.ts'
 import type { Composition } from './history.ts'
 import { type Fault, type Plan, planOf } from './plan.ts'
 import { REGRESSIONS } from './regressions.ts'
 import { run } from './run.ts'
 import { shrink } from './shrink.ts'
-import { storyOf } from './story.ts'
+import { traceOf } from './key-trace.ts'
 import { Tally } from './tally.ts'
 import { simulate } from './world.ts'
 
@@ -26,13 +26,13 @@ const batches = Array.from({ length: SEEDS / SEEDS_EACH }, (_, n) => n * SEEDS_E
 describe(`${SEEDS} seeds`, () => {
   const tally = new Tally()
   let compiled: ReturnType<typeof compile>
-  let crew: Crew
+  let workerPool: WorkerPool
   beforeAll(() => {
     compiled = compile()
-    crew = new Crew(compiled.folder, availableParallelism())
+    workerPool = new WorkerPool(compiled.folder, availableParallelism())
   }, TIMEOUT_MS)
   afterAll(async () => {
-    await crew.close()
+    await workerPool.close()
     compiled.remove()
   })
 
@@ -41,7 +41,7 @@ describe(`${SEEDS} seeds`, () => {
     async (from) => {
       // Hours are for `npm run simulate`.
       const plans = Array.from({ length: SEEDS_EACH }, (_, n) => planOf(from + n, { longShare: 0 }))
-      for (const report of await Promise.all(plans.map((plan) => crew.run(plan)))) {
+      for (const report of await Promise.all(plans.map((plan) => workerPool.run(plan)))) {
         const advice = `npm run simulate -- --seed ${report.seed} --long 0 tells its story`
         if ('broke' in report) throw new Error(`${report.broke}\n${advice}`)
         tally.add(report)
@@ -120,7 +120,7 @@ describe('a run', () => {
 
   test('has a story for each of its keys', async () => {
     const { history } = await simulate(planOf(7, { composition: 'redis', longShare: 0 }))
-    const story = storyOf(history, 'k1')
+    const story = traceOf(history, 'k1')
     expect(story.some((line) => line.includes('call') && line.includes('op schedule'))).toBe(true)
     expect(story.some((line) => line.includes(' k2'))).toBe(false)
   })

@@ -1,14 +1,14 @@
 import type { Board } from '../../src/board.ts'
 import { cellOf } from '../../src/values/cell.ts'
 import type { TopicAudit } from '../../src/store.ts'
-import { Bearers } from './bearers.ts'
-import { Calamities } from './calamities.ts'
+import { PullClients } from './pull-clients.ts'
+import { FaultInjector } from './fault-injector.ts'
 import { Callers } from './callers.ts'
 import { Chance } from './chance.ts'
 import { Handlers } from './handlers.ts'
 import type { Ending, FinalState, History } from './history.ts'
 import type { Fate } from './link.ts'
-import { MissingWatch } from './missing-watch.ts'
+import { MissingHintWatch } from './missing-hint-watch.ts'
 import { ATTEMPTS_MAX, type Life, Node } from './node.ts'
 import { Operators } from './operators.ts'
 import type { Plan } from './plan.ts'
@@ -16,27 +16,27 @@ import { Recorder, versionOf } from './recorder.ts'
 import { Servers, TOPIC } from './servers.ts'
 import { WorldClock } from './world-clock.ts'
 
-/** After the last fault everything that was held up has this long to come right, and then all is to be done. */
+/** After the last fault, everything that was delayed must be done within this time. */
 const HEALING_MS = 50_000
-/** Between two suspects no more than this passes, whatever the one before did. */
+/** The next suspect must start within this time after the one before, whatever that one did. */
 const SUSPECTS_MS = 20_000
-/** However often processes are taken down, and however many suspects there are. */
+/** Upper bound on the time to recover, however many processes were killed and however many suspects there are. */
 const HEALING_MS_MAX = 900_000
 const CLOSING_MS = 60_000
 /**
- * What fell due this long before the end had its time: leases, retries and rescues included. A task that kills takes three
- * processes down before it is found out, and each time five seconds pass until others pull what that one did.
+ * A task that fell due this long before the end must be done, with leases, retries and rescues included. A poison task kills
+ * three processes before it is buried, and each time other processes take over the slots only after five seconds.
  */
 const SETTLED_MS = 35_000
 
 export interface Outcome {
   readonly history: History
-  /** What became of calls on bad lines. */
+  /** How many calls were lost, delayed or repeated by a faulty link, by kind. */
   readonly fates: ReadonlyMap<Fate, number>
   readonly simulatedMs: number
 }
 
-/** Carries out a plan. The same plan has the same history, event by event. */
+/** Runs a plan. The same plan always produces the same history, event by event. */
 export async function simulate(plan: Plan): Promise<Outcome> {
   return new World(plan).run()
 }
@@ -51,11 +51,11 @@ class World {
   readonly #operators: Operators | null
   readonly #fates = new Map<Fate, number>()
   readonly #chance: Chance
-  readonly #calamities: Calamities
-  readonly #watch: MissingWatch
-  /** When the last one was claimed by itself. */
+  readonly #faultInjector: FaultInjector
+  readonly #watch: MissingHintWatch
+  /** When the last suspect was claimed. */
   #suspectMs = 0
-  /** Whoever looks at the end wants everybody to be there. */
+  /** At the end all processes must run: a poison task kills none any more. */
   #isEnding = false
 
   constructor(plan: Plan) {
@@ -108,12 +108,12 @@ class World {
       nodes: this.#nodes,
       callers: this.#callers,
     }
-    this.#calamities = new Calamities({ ...parts, chance: this.#chance })
+    this.#faultInjector = new FaultInjector({ ...parts, chance: this.#chance })
     this.#recorder.watch((event) => {
       if (event.kind === 'claim' && event.isAlone) this.#suspectMs = event.trueMs
     })
     const lookEveryMs = plan.lookMs / 5
-    this.#watch = new MissingWatch({ ...parts, calamities: this.#calamities, everyMs: lookEveryMs })
+    this.#watch = new MissingHintWatch({ ...parts, faultInjector: this.#faultInjector, everyMs: lookEveryMs })
   }
 
   async run(): Promise<Outcome> {
@@ -122,11 +122,11 @@ class World {
     this.#callers.start()
     this.#operators?.start()
     if (composition === 'center') this.#watch.start()
-    this.#calamities.plan(faults)
+    this.#faultInjector.plan(faults)
     await this.#clock.run(spanMs)
-    this.#calamities.heal()
+    this.#faultInjector.heal()
     await this.#clock.run(spanMs + aheadMs + HEALING_MS)
-    // A task that takes its process down is a fault, too, and not healed before it is found out.
+    // A task that kills its process is a fault as well, which ends only when the task is buried as poison.
     while (this.#clock.nowMs < this.#healedMs) await this.#clock.run(this.#healedMs)
     const ending = await this.#end()
     this.#servers.close()
@@ -144,18 +144,18 @@ class World {
   }
 
   /**
-   * What was held up has come right by then. After many deaths there are many suspects, which run one by one: while they do,
-   * the others have their turn yet.
+   * When everything that was delayed must be done. After many crashes there are many suspects, which run one by one, so each
+   * suspect that runs moves this time back.
    */
   get #healedMs(): number {
-    const healedMs = Math.max(this.#calamities.quietSinceMs + HEALING_MS, this.#suspectMs + SUSPECTS_MS)
+    const healedMs = Math.max(this.#faultInjector.quietSinceMs + HEALING_MS, this.#suspectMs + SUSPECTS_MS)
     return Math.min(healedMs, this.#plan.spanMs + this.#plan.aheadMs + HEALING_MS_MAX)
   }
 
   #consume(life: Life, name: string): void {
     const plan = this.#plan.nodes.find((node) => node.name === name)
     if (plan === undefined || plan.consumes === 'none') return
-    if (plan.consumes === 'pull') return this.#bear(life, plan.concurrency)
+    if (plan.consumes === 'pull') return this.#pull(life, plan.concurrency)
     const node = this.#node(name)
     const handlers = new Handlers(life, {
       world: this.#clock,
@@ -167,7 +167,7 @@ class World {
       crash: () => {
         if (node.life !== life || this.#isEnding) return
         node.crash()
-        this.#calamities.noticed()
+        this.#faultInjector.noticed()
         this.#clock.after(500, () => node.start())
       },
     })
@@ -179,18 +179,19 @@ class World {
     else life.topic.consume((task) => handlers.one(task), { concurrency })
   }
 
-  #bear(life: Life, capacity: number): void {
+  #pull(life: Life, capacity: number): void {
     const { leaseMs, lookMs } = this.#plan
-    new Bearers(life, {
+    new PullClients(life, {
       world: this.#clock,
       recorder: this.#recorder,
+      // The name of a random stream is part of the seed: another name makes other runs.
       chance: this.#chance.fork(`bearers ${life.name}`),
       lives: () => this.#lives,
       leaseMs,
       lookMs,
       capacity,
       recordMs: () => this.#recordMs(life),
-      onDeath: () => this.#calamities.noticed(),
+      onDeath: () => this.#faultInjector.noticed(),
     }).start()
   }
 
@@ -198,7 +199,7 @@ class World {
     return this.#nodes.flatMap(({ life }) => life ?? [])
   }
 
-  /** The latest moment that any clock that may ring has shown. */
+  /** The latest time that any clock which decides what is due has shown. */
   #recordMs(life: Life): number {
     const { composition } = this.#plan
     const { tableClock, ledgerClock } = this.#servers
@@ -210,7 +211,7 @@ class World {
           : composition === 'alone'
             ? [ledgerClock]
             : [tableClock, ledgerClock]
-    return Math.max(...clocks.map((clock) => clock.now())) + this.#calamities.setBackMs
+    return Math.max(...clocks.map((clock) => clock.now())) + this.#faultInjector.setBackMs
   }
 
   async #end(): Promise<Ending> {
@@ -291,7 +292,7 @@ class World {
     return lives.reduce((sum, { clock }) => sum + clock.timerCount, 0)
   }
 
-  /** Lets time pass until it is there. */
+  /** Advances the clock until the promise settles. */
   async #waitFor<T>(promise: Promise<T>): Promise<T> {
     let isOver = false
     const ended = promise.finally(() => {
@@ -300,8 +301,8 @@ class World {
     ended.catch(() => {})
     await this.#clock.run(this.#clock.nowMs + CLOSING_MS, () => isOver)
     if (!isOver) {
-      this.#recorder.tell({ kind: 'trouble', what: 'something at the end never ended' })
-      throw new Error('something at the end never ended')
+      this.#recorder.tell({ kind: 'trouble', what: 'a call at the end of the run never returned' })
+      throw new Error('a call at the end of the run never returned')
     }
     return ended
   }

@@ -4,9 +4,9 @@
  */
 import type { History, Violation } from '../history.ts'
 import { Findings } from './findings.ts'
-import { checkAsking } from './rules/asking.ts'
+import { checkRequests } from './rules/requests.ts'
 import { checkAnswers } from './rules/answers.ts'
-import { checkBearing } from './rules/bearing.ts'
+import { checkPulling } from './rules/pulling.ts'
 import { checkBooks } from './rules/books.ts'
 import { checkClaims } from './rules/claims.ts'
 import { checkDeaths } from './rules/deaths.ts'
@@ -26,13 +26,13 @@ const RULES = [
   checkRecord,
   checkWrites,
   checkAnswers,
-  checkAsking,
+  checkRequests,
   checkClaims,
   checkTokens,
   checkDeaths,
   checkStarts,
   checkHandling,
-  checkBearing,
+  checkPulling,
   checkReads,
   checkEnding,
   checkBooks,

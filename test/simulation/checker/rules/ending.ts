@@ -2,7 +2,7 @@
 import type { FinalState } from '../../history.ts'
 import type { Findings } from '../findings.ts'
 import type { KeyState, LiveTask } from '../key-state.ts'
-import { type Seen, seenOf } from '../looks.ts'
+import { type Seen, seenOf } from '../visible-states.ts'
 import type { Truth } from '../truth.ts'
 
 export function checkEnding(truth: Truth, findings: Findings): void {

@@ -8,7 +8,7 @@ import { BEAT_MS, GONE_MS } from '../../../../src/cluster/liveness.ts'
 import type { CardEvent, ClaimEvent, SlotsEvent } from '../../history.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
-import { Weather } from '../weather.ts'
+import { Stability } from '../stability.ts'
 
 /** The first look finds the counter where it is, each further one adds two beats at most. */
 const LOOKS_MIN = 1 + Math.ceil(GONE_MS / (2 * BEAT_MS))
@@ -18,19 +18,19 @@ const DRIFT_MS = 2
 const UNDER_WAY_MS = 3_000
 
 export function checkMembership({ history }: Truth, findings: Findings): void {
-  const weather = new Weather(history.composition)
+  const stability = new Stability(history.composition)
   const division = new Division()
   let settledSinceMs: number | null = null
   /** Processes that were closed while nothing was wrong: they took their cards down. */
   const left = new Set<string>()
   for (const event of history.events) {
-    const isSettled = weather.isSettled(event.trueMs)
+    const isSettled = stability.isSettled(event.trueMs)
     if (isSettled && settledSinceMs === null) {
       settledSinceMs = event.trueMs
       for (const why of division.faults()) findings.add('L2', event.seq, why)
     }
-    const clearMs = weather.clearSinceMs
-    weather.see(event)
+    const clearMs = stability.clearSinceMs
+    stability.observe(event)
     switch (event.kind) {
       case 'consume':
         division.consumers.set(event.life, event.capacity)
@@ -43,7 +43,7 @@ export function checkMembership({ history }: Truth, findings: Findings): void {
         if (event.version === division.version) break
         division.version = event.version
         division.slots = event.slots
-        weather.told(event.trueMs)
+        stability.announced(event.trueMs)
         break
       }
       case 'slots':
@@ -62,7 +62,7 @@ export function checkMembership({ history }: Truth, findings: Findings): void {
         break
       default:
     }
-    if (!weather.isSettled(event.trueMs)) settledSinceMs = null
+    if (!stability.isSettled(event.trueMs)) settledSinceMs = null
   }
 }
 

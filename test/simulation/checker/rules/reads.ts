@@ -6,7 +6,7 @@ import { type CallRecord, firstAfter } from '../calls.ts'
 import type { ReturnEvent } from '../../history.ts'
 import type { Findings } from '../findings.ts'
 import { type KeyState, NOTHING } from '../key-state.ts'
-import { type Seen, seenOf } from '../looks.ts'
+import { type Seen, seenOf } from '../visible-states.ts'
 import type { Truth } from '../truth.ts'
 
 export function checkReads(truth: Truth, findings: Findings): void {

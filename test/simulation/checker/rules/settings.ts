@@ -14,7 +14,7 @@ import type {
 import { firstAfter, push } from '../calls.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
-import { Weather } from '../weather.ts'
+import { Stability } from '../stability.ts'
 
 /** Within so long everybody has heard, lines and rounding included. */
 const HEARD_MS = 1_200
@@ -124,7 +124,7 @@ function othersOf(content: string, speaksOf: keyof Content): string {
 
 /** Who has heard of what. */
 class Hearing {
-  readonly #weather: Weather
+  readonly #stability: Stability
   readonly #findings: Findings
   /** Of processes that are open: which version they have, and since when they know that it is paused. */
   readonly #seen = new Map<string, { version: number; pausedMs: number | null }>()
@@ -137,16 +137,16 @@ class Hearing {
 
   constructor(composition: Truth['history']['composition'], findings: Findings) {
     this.#isAlone = composition === 'embedded'
-    this.#weather = new Weather(composition)
+    this.#stability = new Stability(composition)
     this.#findings = findings
   }
 
   see(event: Event, current: Version | null): void {
     const { trueMs } = event
-    const clearMs = this.#weather.clearSinceMs
+    const clearMs = this.#stability.clearSinceMs
     if (trueMs > Math.max(this.#changedMs, clearMs) + HEARD_MS) this.#checkAll(event.seq)
     if (event.kind === 'claim') this.#checkClaim(event, clearMs)
-    this.#weather.see(event)
+    this.#stability.observe(event)
     if (event.kind === 'record' && current !== null && current.version !== this.#version) {
       this.#version = current.version
       this.#changedMs = trueMs

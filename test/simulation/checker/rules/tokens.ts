@@ -1,4 +1,4 @@
-/** I8: who does not hold a task changes nothing and hears so; who holds it is believed, also after an extension. */
+/** I8: a settle under a stale token changes nothing and is answered as stale; the holder's token stays valid after an extension. */
 import type { Findings } from '../findings.ts'
 import type { KeyState } from '../key-state.ts'
 import type { ExtendStep, Truth } from '../truth.ts'
@@ -22,7 +22,7 @@ export function checkTokens(truth: Truth, findings: Findings): void {
 function checkExtend(truth: Truth, { event, foreign, forgotten, holdsAll }: ExtendStep, findings: Findings) {
   const { token, life, seq } = event
   for (const key of foreign)
-    findings.add('I8', seq, `${life} (${token}) prolonged its lease of ${key}, which it did not hold`)
+    findings.add('I8', seq, `${life} (${token}) extended its lease of ${key}, which it did not hold`)
   // A timetable extends a claim as a whole. A ledger is asked key by key, and the history does not say for which.
   const isWhole = truth.history.composition === 'redis'
   if (isWhole || (holdsAll && event.keys.length === 0 && !forgotten.some((key) => isLocked(truth, key, seq))))
@@ -39,7 +39,7 @@ function isLocked({ calls }: Truth, key: string, seq: number): boolean {
 
 function holderOf({ live }: KeyState): string {
   if (live === null) return 'the key had no live task'
-  if (live.holder === null) return `nobody held ${live.version}`
+  if (live.holder === null) return `${live.version} was not held`
   const { event, leaseEndTrueMs } = live.holder.claim
   return `${event.life} (${event.token}) held ${live.version} until ${leaseEndTrueMs}`
 }

@@ -2,7 +2,7 @@
 import { describe, it } from 'vitest'
 import { expectBroken } from './expectations.ts'
 import { Story } from './story.ts'
-import { SETTLED_MS } from '../weather.ts'
+import { SETTLED_MS } from '../stability.ts'
 import type {
   ConfigEvent,
   ConfiguredEvent,

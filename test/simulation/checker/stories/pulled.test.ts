@@ -15,8 +15,8 @@ function tells(
   else breaks(invariants, name, tell, compositions)
 }
 
-/** A story of bearers. */
-class Borne extends Story {
+/** A story with clients that pull. */
+class PulledStory extends Story {
   #asks = 0
 
   pull(limit: number, count: number | null, isGone = false): this {
@@ -24,12 +24,12 @@ class Borne extends Story {
     return count === null ? this : this.tell({ kind: 'pulled', pull: 1, count, isGone })
   }
 
-  /** Claimed and handed over. */
-  hand(key: string, version: string, token: string, more: Partial<StartEvent> = {}): this {
-    return this.claim(key, version, token).bear(key, version, token, more)
+  /** Claimed, and received by a client. */
+  pullOne(key: string, version: string, token: string, more: Partial<StartEvent> = {}): this {
+    return this.claim(key, version, token).receive(key, version, token, more)
   }
 
-  bear(key: string, version: string, token: string, more: Partial<StartEvent> = {}): this {
+  receive(key: string, version: string, token: string, more: Partial<StartEvent> = {}): this {
     return this.start(key, version, { life: 'n1/1>', token, beside: 0, ...more })
   }
 
@@ -50,30 +50,32 @@ class Borne extends Story {
   }
 }
 
-const due = (composition: Composition = 'center'): Borne =>
-  new Borne(composition).withHandlers().at(10).schedule('a', 'v1', 100).at(100) as Borne
-const borne = (composition: Composition = 'center'): Borne => due(composition).hand('a', 'v1', 't1')
-const two = (composition: Composition = 'center'): Borne =>
+const due = (composition: Composition = 'center'): PulledStory =>
+  new PulledStory(composition).withHandlers().at(10).schedule('a', 'v1', 100).at(100) as PulledStory
+const pulled = (composition: Composition = 'center'): PulledStory => due(composition).pullOne('a', 'v1', 't1')
+const two = (composition: Composition = 'center'): PulledStory =>
   due(composition)
     .schedule('b', 'v2', 100)
     .claim('b', 'v2', 't1')
-    .hand('a', 'v1', 't1', { beside: 1 }) as Borne
+    .pullOne('a', 'v1', 't1', { beside: 1 }) as PulledStory
 
-describe('whoever pulls', () => {
-  tells('', 'gets what was asked for', () => doneOf(borne().doneBy('a', 't1').pull(1, 1)))
-  tells('I19', 'gets more than was asked for', () => doneOf(borne().doneBy('a', 't1').pull(1, 2)))
-  tells('I19', 'gets something after it has hung up', () =>
-    doneOf(borne().doneBy('a', 't1').pull(1, 1, true)),
+describe('a client that pulls', () => {
+  tells('', 'gets what it requested', () => doneOf(pulled().doneBy('a', 't1').pull(1, 1)))
+  tells('I19', 'gets more than it requested', () => doneOf(pulled().doneBy('a', 't1').pull(1, 2)))
+  tells('I19', 'gets tasks after it has disconnected', () =>
+    doneOf(pulled().doneBy('a', 't1').pull(1, 1, true)),
   )
-  tells('L6', 'is never answered', () => doneOf(borne().doneBy('a', 't1').pull(1, null)))
+  tells('L6', 'is never answered', () => doneOf(pulled().doneBy('a', 't1').pull(1, null)))
   tells('', 'is never answered by a process that died', () =>
-    doneOf(borne().doneBy('a', 't1').pull(1, null).life('crashes')),
+    doneOf(pulled().doneBy('a', 't1').pull(1, null).life('crashes')),
   )
-  tells('I11', 'gets what nobody claimed', () => doneOf(due().bear('a', 'v1', 't9').done('a', 'v1', 't1')))
+  tells('I11', 'gets a task that was not claimed', () =>
+    doneOf(due().receive('a', 'v1', 't9').done('a', 'v1', 't1')),
+  )
   tells(
     'I11',
-    'gets what somebody else has of the same claim',
-    (composition) => doneOf(borne(composition).bear('a', 'v1', 't1').doneBy('a', 't1'), composition),
+    'gets a task that another client has under the same claim',
+    (composition) => doneOf(pulled(composition).receive('a', 'v1', 't1').doneBy('a', 't1'), composition),
     ALL,
   )
   tells(
@@ -81,7 +83,9 @@ describe('whoever pulls', () => {
     'gets it when its lease is over',
     (composition) =>
       doneOf(
-        (due(composition).claim('a', 'v1', 't1').at(1_200) as Borne).bear('a', 'v1', 't1').doneBy('a', 't1'),
+        (due(composition).claim('a', 'v1', 't1').at(1_200) as PulledStory)
+          .receive('a', 'v1', 't1')
+          .doneBy('a', 't1'),
         composition,
       ),
     ALL,
@@ -90,34 +94,34 @@ describe('whoever pulls', () => {
 
 describe('a suspect', () => {
   const suspect = (beside: number): History => {
-    const lose = (story: Borne, token: string, claim: Partial<ClaimEvent> = {}) =>
-      (story.claim('a', 'v1', token, claim) as Borne).bear('a', 'v1', token)
-    const story = lose(due(), 't1').at(1_200).settle('a', 't1', LOST) as Borne
+    const lose = (story: PulledStory, token: string, claim: Partial<ClaimEvent> = {}) =>
+      (story.claim('a', 'v1', token, claim) as PulledStory).receive('a', 'v1', token)
+    const story = lose(due(), 't1').at(1_200).settle('a', 't1', LOST) as PulledStory
     lose(story, 't2', { deliveries: 2 }).at(2_400).settle('a', 't2', LOST)
     story.claim('a', 'v1', 't3', { isAlone: true, deliveries: 3 }).begin('a', 't3')
-    return doneOf(story.bear('a', 'v1', 't3', { beside }).doneBy('a', 't3'))
+    return doneOf(story.receive('a', 'v1', 't3', { beside }).doneBy('a', 't3'))
   }
   tells('', 'comes alone', () => suspect(0))
   tells('I19', 'comes with others', () => suspect(2))
 })
 
-describe('whoever bears a task', () => {
+describe('a client that holds a task', () => {
   tells(
     '',
     'settles it at another process',
-    (composition) => doneOf(borne(composition).doneBy('a', 't1'), composition),
+    (composition) => doneOf(pulled(composition).doneBy('a', 't1'), composition),
     ALL,
   )
   tells(
     '',
     'settles it when the process that it came from is dead',
-    (composition) => doneOf(borne(composition).life('crashes').doneBy('a', 't1'), composition),
+    (composition) => doneOf(pulled(composition).life('crashes').doneBy('a', 't1'), composition),
     ['redis', 'center', 'alone'],
   )
   tells(
     'I8',
     'settles it in a file whose process was started again',
-    () => doneOf(borne('embedded').life('crashes').doneBy('a', 't1')),
+    () => doneOf(pulled('embedded').life('crashes').doneBy('a', 't1')),
     ['embedded'],
   )
   tells(
@@ -125,7 +129,7 @@ describe('whoever bears a task', () => {
     'is refused by a file whose process was started again',
     () =>
       doneOf(
-        borne('embedded')
+        pulled('embedded')
           .life('crashes')
           .doneBy('a', 't1', 'stale')
           .claim('a', 'v1', 't2', { life: 'n2/1', deliveries: 2 })
@@ -137,20 +141,20 @@ describe('whoever bears a task', () => {
   )
   tells(
     '',
-    'asks twice, and hears that the second is stale',
+    'requests twice, and the second is answered as stale',
     (composition) => {
-      const story = borne(composition)
+      const story = pulled(composition)
         .doneBy('a', 't1')
         .ask('a', 't1', 'done')
-        .stale('a', 't1', DONE) as Borne
+        .stale('a', 't1', DONE) as PulledStory
       return doneOf(story.told('stale'), composition)
     },
     ALL,
   )
   const settled = (what: AskEvent['what'], outcome: Parameters<Story['settle']>[2]) => (): History => {
-    const story = borne()
+    const story = pulled()
       .ask('a', 't1', what)
-      .settle('a', 't1', outcome, { life: 'n2/1', ringMs: 100 }) as Borne
+      .settle('a', 't1', outcome, { life: 'n2/1', ringMs: 100 }) as PulledStory
     return doneOf(
       story
         .told('settled')
@@ -164,68 +168,81 @@ describe('whoever bears a task', () => {
   const AGAIN = { attempt: 2, deliveries: 2 }
   tells('', 'fails, and it is tried again', settled('failed', retry(0)))
   tells('I19', 'asks for nothing, and it is given back', () =>
-    doneOf(borne().settle('a', 't1', RETURN).done('a', 'v1', 't2', { deliveries: 1 })),
+    doneOf(pulled().settle('a', 't1', RETURN).done('a', 'v1', 't2', { deliveries: 1 })),
   )
   tells('I19', 'snoozes it, and it counts as a failure', settled('snooze', retry(0)))
   tells('I10 I19', 'snoozes it, and it is dead', () => {
-    const story = borne().ask('a', 't1', 'snooze').settle('a', 't1', EXHAUSTED) as Borne
+    const story = pulled().ask('a', 't1', 'snooze').settle('a', 't1', EXHAUSTED) as PulledStory
     return story
       .told('settled')
       .ends({ a: 'dead v1' }, { dead: 1 }, {}, { deadCause: 'attempts', failures: 1 })
   })
   tells('I19', 'is told of another outcome than it asked for', () => {
-    const story = borne().ask('a', 't1', 'failed').settle('a', 't1', snooze(0), { ringMs: 100 }) as Borne
+    const story = pulled()
+      .ask('a', 't1', 'failed')
+      .settle('a', 't1', snooze(0), { ringMs: 100 }) as PulledStory
     return doneOf(story.told('settled').done('a', 'v1', 't2', { deliveries: 2 }))
   })
   tells('I19', 'is told that it was settled before it was', () =>
     doneOf(
-      (borne().end('done', 'n1/1>') as Borne).ask('a', 't1', 'done').told('settled').settle('a', 't1', DONE),
+      (pulled().end('done', 'n1/1>') as PulledStory)
+        .ask('a', 't1', 'done')
+        .told('settled')
+        .settle('a', 't1', DONE),
     ),
   )
   tells('I19', 'is told that it is stale, and it was settled', () =>
     doneOf(
-      (borne().end('done', 'n1/1>').settle('a', 't1', DONE) as Borne).ask('a', 't1', 'done').told('stale'),
+      (pulled().end('done', 'n1/1>').settle('a', 't1', DONE) as PulledStory)
+        .ask('a', 't1', 'done')
+        .told('stale'),
     ),
   )
   tells('', 'is told nothing, because it failed', () =>
     doneOf(
-      (borne().end('done', 'n1/1>') as Borne).ask('a', 't1', 'done').told('failed').settle('a', 't1', DONE),
+      (pulled().end('done', 'n1/1>') as PulledStory)
+        .ask('a', 't1', 'done')
+        .told('failed')
+        .settle('a', 't1', DONE),
     ),
   )
   tells('L6', 'is never answered', () =>
-    doneOf((borne().end('done', 'n1/1>') as Borne).ask('a', 't1', 'done').settle('a', 't1', DONE)),
+    doneOf((pulled().end('done', 'n1/1>') as PulledStory).ask('a', 't1', 'done').settle('a', 't1', DONE)),
   )
 })
 
 describe('a lease', () => {
-  const both = (story: Borne, composition: Composition = 'center'): History => {
+  const both = (story: PulledStory, composition: Composition = 'center'): History => {
     story.doneBy('a', 't1').settle('b', 't1', RETURN).done('b', 'v2', 't2')
     const said = (version: string) => (composition === 'redis' ? 'none' : `done ${version}`)
     return story.ends({ a: said('v1'), b: said('v2') }, { done: 2 })
   }
   tells(
     '',
-    'is prolonged as its bearer asks',
+    'is extended as its client requests',
     (composition) =>
       both(
-        (two(composition).ask('a', 't1', 'extend').extend('t1', ['a']) as Borne).told('extended'),
+        (two(composition).ask('a', 't1', 'extend').extend('t1', ['a']) as PulledStory).told('extended'),
         composition,
       ),
     LEDGERS,
   )
   tells(
     'I19',
-    'is prolonged, and nobody had asked',
-    (composition) => both(two(composition).extend('t1', ['a']) as Borne, composition),
+    'is extended without a request',
+    (composition) => both(two(composition).extend('t1', ['a']) as PulledStory, composition),
     LEDGERS,
   )
-  tells('', 'of a whole claim is prolonged by a timetable', () =>
-    both((two('redis').ask('a', 't1', 'extend').extend('t1', ['a', 'b']) as Borne).told('extended'), 'redis'),
+  tells('', 'of a whole claim is extended by a timetable', () =>
+    both(
+      (two('redis').ask('a', 't1', 'extend').extend('t1', ['a', 'b']) as PulledStory).told('extended'),
+      'redis',
+    ),
   )
-  tells('I19', 'is said to be prolonged, and it was not', () =>
+  tells('I19', 'is reported as extended, and it was not', () =>
     both(two().ask('a', 't1', 'extend').told('extended')),
   )
-  tells('I19', 'is said to be lost, and it was prolonged', () =>
-    both((two().ask('a', 't1', 'extend').extend('t1', ['a']) as Borne).told('stale')),
+  tells('I19', 'is reported as lost, and it was extended', () =>
+    both((two().ask('a', 't1', 'extend').extend('t1', ['a']) as PulledStory).told('stale')),
   )
 })

@@ -1,8 +1,8 @@
-/** I3, I6: what was asked for is what was written: when it rings, and what becomes of an older task. */
+/** I3, I6: a write has the due time that was requested, and treats an older task as requested. I13: no hint is missing. */
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
 
-export function checkAsking(truth: Truth, findings: Findings): void {
+export function checkRequests(truth: Truth, findings: Findings): void {
   const { events } = truth.history
   const asked = new Map(
     events.flatMap((event) =>
@@ -13,7 +13,7 @@ export function checkAsking(truth: Truth, findings: Findings): void {
     const call = event.version === null ? undefined : asked.get(event.version)
     if (call === undefined || event.outcome === 'kept') continue
     const what = `${event.key} ${event.version}`
-    // A delay counts from the moment of the truth's clock, whatever the caller's says.
+    // A delay counts from the storage's clock, whatever the caller's clock shows.
     if (call.delayMs !== null && event.dueMs !== event.nowMs + call.delayMs)
       findings.add(
         'I3',

@@ -7,12 +7,12 @@ import type { Servers } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
 const CELLS_CUT = 16
-/** A fault that finds nothing to strike at strikes after this. */
+/** A fault that is aimed at an event strikes after this time even if the event does not happen. */
 const AIMED_MS = 5_000
-/** What a clock had shown before it was set back may still count for so long. */
+/** For this long after a clock was set back, times that it showed before are still accepted. */
 const SET_BACK_MS = 30_000
 
-interface CalamitiesParts {
+interface FaultInjectorParts {
   readonly composition: Composition
   readonly clock: WorldClock
   readonly recorder: Recorder
@@ -21,25 +21,25 @@ interface CalamitiesParts {
   readonly chance: Chance
 }
 
-/** Everything that goes wrong in a run, until it is healed. */
-export class Calamities {
-  readonly #parts: CalamitiesParts
-  /** Those that last. */
+/** Injects the faults of a plan, and ends all of them with `heal()`. */
+export class FaultInjector {
+  readonly #parts: FaultInjectorParts
+  /** Faults in progress. */
   readonly #struck = new Set<Fault>()
   #struckMs = 0
   #setBack = { byMs: 0, untilMs: 0 }
   #isHealed = false
 
-  constructor(parts: CalamitiesParts) {
+  constructor(parts: FaultInjectorParts) {
     this.#parts = parts
   }
 
-  /** Since when nothing has been wrong; Infinity: something is. */
+  /** Since when no fault is in progress; Infinity if one is. */
   get quietSinceMs(): number {
     return this.#struck.size > 0 ? Number.POSITIVE_INFINITY : this.#struckMs
   }
 
-  /** A clock that rings was set back by so much: what it had shown before may still count. */
+  /** By how much a clock that decides what is due was set back lately. Times that it showed before are still accepted. */
   get setBackMs(): number {
     return this.#parts.clock.nowMs < this.#setBack.untilMs ? this.#setBack.byMs : 0
   }
@@ -48,12 +48,12 @@ export class Calamities {
     for (const fault of faults) this.#parts.clock.after(fault.atMs, () => this.#aim(fault))
   }
 
-  /** Something happened that was not planned: a task took its process down. */
+  /** Counts a fault that was not planned: a task killed its process. */
   noticed(): void {
     this.#struckMs = this.#parts.clock.nowMs
   }
 
-  /** All lines are good, all processes run. */
+  /** Restores all links and restarts all processes. */
   heal(): void {
     this.#isHealed = true
     this.#struck.clear()
@@ -70,7 +70,7 @@ export class Calamities {
     this.#parts.recorder.tell({ kind: 'fault', fault: 'all', phase: 'end', life: null })
   }
 
-  /** When its moment comes: at once, or as soon as what it is aimed at has happened. */
+  /** Strikes at once, or as soon as the event at which the fault is aimed has happened. */
   #aim(fault: Fault): void {
     const name = this.#parts.nodes[fault.node ?? 0]?.process?.name
     if (fault.aim === null || name === undefined) return this.#strike(fault)
@@ -113,7 +113,7 @@ export class Calamities {
         node.crash()
         return over(() => node.start())
       case 'leave':
-        // However long it takes: somebody starts it again.
+        // Restarted after it has closed, however long that takes.
         this.#struck.add(fault)
         void node.leave().then(() =>
           this.#parts.clock.after(forMs, () => {

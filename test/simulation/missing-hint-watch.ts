@@ -1,42 +1,42 @@
 import type { Callers } from './callers.ts'
-import type { Calamities } from './calamities.ts'
+import type { FaultInjector } from './fault-injector.ts'
 import type { Recorder } from './recorder.ts'
 import { type Servers, TOPIC } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
-/** So long after the last fault, the timetable has all that rings soon. */
+/** This long after the last fault, the timetable must have every task that rings soon. */
 const FILLED_MS = 3_000
-/** What rings within this is looked at. */
+/** Tasks that ring within this range from now are checked. */
 const SOON_MS = { from: 1_000, to: 10_000 }
 const TOLD_MS = 2_000
 const LATE_MS = 10_000
 
-interface MissingWatchParts {
+interface MissingHintWatchParts {
   readonly clock: WorldClock
   readonly recorder: Recorder
   readonly servers: Servers
   readonly callers: Callers
-  readonly calamities: Calamities
+  readonly faultInjector: FaultInjector
   readonly everyMs: number
 }
 
 /**
- * With a ledger and a shared timetable: whether the one knows what the other is to ring. Looked at again and again, for as
- * long as all has been quiet; what is missing twice is not just on its way.
+ * With a ledger and a shared timetable: checks again and again, while no fault is in progress, that the timetable has a hint
+ * for every task of the ledger that rings soon. A hint that is missing twice in a row is not merely delayed.
  */
-export class MissingWatch {
-  readonly #parts: MissingWatchParts
-  /** When each process died, and until when there had been trouble with its lines. */
+export class MissingHintWatch {
+  readonly #parts: MissingHintWatchParts
+  /** When each process crashed, and until when its links had been faulty. */
   readonly #deaths = new Map<string, { readonly atMs: number; readonly troubledMs: number }>()
   #troubles = 0
   #troubledMs = 0
   #isOver = false
 
-  constructor(parts: MissingWatchParts) {
+  constructor(parts: MissingHintWatchParts) {
     this.#parts = parts
     parts.recorder.watch((event) => {
       const { trueMs } = event
-      // Whoever was cut off from the timetable reads the ledger before it tells the timetable again.
+      // A process that was cut off from the timetable reads the ledger before it writes hints again.
       if (event.kind === 'fault' && /^(cut|noise)-(timetable|cells|ledger)$|^all$/.test(event.fault)) {
         this.#troubles = event.fault === 'all' ? 0 : this.#troubles + (event.phase === 'begin' ? 1 : -1)
         this.#troubledMs = trueMs
@@ -62,9 +62,9 @@ export class MissingWatch {
   }
 
   async #look(before: ReadonlyMap<string, number>): Promise<void> {
-    const { clock, recorder, calamities } = this.#parts
+    const { clock, recorder, faultInjector } = this.#parts
     if (this.#isOver) return
-    const isQuiet = clock.nowMs > calamities.quietSinceMs + FILLED_MS
+    const isQuiet = clock.nowMs > faultInjector.quietSinceMs + FILLED_MS
     const found = isQuiet ? await this.#missing() : new Map<string, number>()
     for (const [key, ringMs] of found)
       if (before.get(key) === ringMs) recorder.tell({ kind: 'missing', key, ringMs })
@@ -86,14 +86,15 @@ export class MissingWatch {
   }
 
   /**
-   * Who wrote it lived on, and could tell the timetable; otherwise it is found when it is overdue, and not before. What a
-   * transaction wrote is told by whoever reads the news, who may have died as well.
+   * Returns true if the process that wrote the task lived long enough to write its hint. Otherwise the task is found only when
+   * it is overdue. The hint of a task written in a transaction comes from the process that reads the commit feed, which may
+   * have crashed as well.
    */
   #isToldOf(key: string, ringMs: number): boolean {
     const told = this.#parts.callers.acknowledged.get(key)
     if (told?.dueMs !== ringMs) return false
-    // Somebody's late call, whose answer nobody waits for any more, may have read that news, too.
-    if (told.isInTransaction) return told.atMs > this.#parts.calamities.quietSinceMs + LATE_MS
+    // A late call that was already abandoned may also have consumed that part of the feed.
+    if (told.isInTransaction) return told.atMs > this.#parts.faultInjector.quietSinceMs + LATE_MS
     const death = this.#deaths.get(told.life)
     return death === undefined || death.atMs > Math.max(told.atMs, death.troubledMs) + TOLD_MS
   }

@@ -1,10 +1,10 @@
-/** Who holds what, as the answers of a truth tell: one for all its processes. */
-export class Holdings {
+/** Which claim holds which task, according to the answers of the storage. Shared by all processes. */
+export class ClaimHolders {
   readonly #holders = new Map<string, string>()
   readonly #leaseEnds = new Map<string, number>()
   readonly #tokens = new Map<string, string>()
 
-  /** Answers when its lease ends: a claim that is repeated does not begin anew. */
+  /** Returns when the lease ends. A repeated claim request does not start a new lease. */
   claimed(key: string, token: string, leaseEndTrueMs: number): number {
     const isRepeated = this.#holders.get(key) === token
     this.#holders.set(key, token)
@@ -14,7 +14,7 @@ export class Holdings {
     return endMs
   }
 
-  /** The request by which the timetable knows a claim. */
+  /** Maps the request id by which the timetable identifies a claim to its token. */
   named(request: string, token: string): void {
     this.#tokens.set(request, token)
   }
@@ -23,7 +23,7 @@ export class Holdings {
     return this.#tokens.get(request) ?? 'none'
   }
 
-  /** Of these, the ones that are still held. */
+  /** Returns those of `keys` that are still held under the token. */
   extended(keys: readonly string[], token: string, leaseEndTrueMs: number): string[] {
     const held = keys.filter((key) => this.#holders.get(key) === token)
     for (const key of held) this.#leaseEnds.set(`${token} ${key}`, leaseEndTrueMs)

@@ -1,27 +1,27 @@
-/** Whether the processes can see each other, and since when they have had time to come to terms. */
+/** Whether all processes can reach the board, and whether they have had time to agree on the owners of all slots. */
 import { BEAT_MS, GONE_MS } from '../../../src/cluster/liveness.ts'
 import type { Composition, Event } from '../history.ts'
 
 /**
- * After a death, or when a process or a line is back, each slot has one owner within twice the time that it takes to
- * notice a death; after anything that is told (coming, going, other settings) within two seconds.
+ * After a crash, or when a process or a link recovers, each slot must have one owner within twice the time that it takes to
+ * detect a crash. After a change that is announced (a process joins or leaves, settings change), within `TOLD_MS`.
  */
 export const SETTLED_MS = 2 * (GONE_MS + 2 * BEAT_MS)
 export const TOLD_MS = 2_000
-/** What was sent on a bad line may still arrive so long after the line is good again. */
+/** A message sent over a faulty link may arrive this long after the link has recovered. */
 const LATE_MS = 6_000
-/** When a line is back, a call that was under way ends within a second, and the next one finds out. */
+/** When a link recovers, the call in progress fails within a second, and the next one succeeds. */
 const BACK_MS = 3_000
 
-/** Faults that last, and keep a process from the board. */
+/** Faults that last for a while and keep a process from reaching the board. */
 const LASTING = /^(pause|noise|cut)/
 
-export class Weather {
+export class Stability {
   readonly #server: 'timetable' | 'ledger'
   readonly #lasting = new Map<string, number>()
-  /** Nobody reaches the board: as long as nothing else happens, everything stays as it is. */
+  /** How many faults cut off all processes at once. If nothing else happens meanwhile, all slots keep their owners. */
   #cutForAll = 0
-  #isBecalmed = false
+  #wasSettledBeforeCut = false
   #settledAtMs = 0
   #backAtMs = 0
 
@@ -29,18 +29,18 @@ export class Weather {
     this.#server = composition === 'redis' ? 'timetable' : 'ledger'
   }
 
-  /** Each slot must have its owner, and keep it. */
+  /** Returns true if each slot must have one owner and keep it. */
   isSettled(trueMs: number): boolean {
     if (this.#lasting.size > 0) return false
-    return this.#cutForAll > 0 ? this.#isBecalmed : trueMs > this.#settledAtMs
+    return this.#cutForAll > 0 ? this.#wasSettledBeforeCut : trueMs > this.#settledAtMs
   }
 
-  /** Since when everybody can hear everything, Infinity: not everybody can. */
+  /** Since when all processes can reach the board; Infinity if some cannot. */
   get clearSinceMs(): number {
     return this.#lasting.size > 0 || this.#cutForAll > 0 ? Number.POSITIVE_INFINITY : this.#backAtMs
   }
 
-  see(event: Event): void {
+  observe(event: Event): void {
     const { trueMs } = event
     if (event.kind === 'life') {
       if (event.phase === 'starts') return
@@ -49,8 +49,8 @@ export class Weather {
     } else if (event.kind === 'fault') this.#fault(event)
   }
 
-  /** Somebody told everybody something. */
-  told(trueMs: number): void {
+  /** A process announced a change to all others. */
+  announced(trueMs: number): void {
     this.#disturbed(trueMs + TOLD_MS)
   }
 
@@ -74,15 +74,15 @@ export class Weather {
 
   #cut(phase: 'begin' | 'end', trueMs: number): void {
     if (phase === 'begin') {
-      if (this.#cutForAll === 0) this.#isBecalmed = this.isSettled(trueMs)
+      if (this.#cutForAll === 0) this.#wasSettledBeforeCut = this.isSettled(trueMs)
       this.#cutForAll++
       return
     }
-    if (--this.#cutForAll === 0 && !this.#isBecalmed) this.#disturbed(trueMs + SETTLED_MS)
+    if (--this.#cutForAll === 0 && !this.#wasSettledBeforeCut) this.#disturbed(trueMs + SETTLED_MS)
   }
 
   #disturbed(untilMs: number): void {
-    this.#isBecalmed = false
+    this.#wasSettledBeforeCut = false
     this.#settledAtMs = Math.max(this.#settledAtMs, untilMs)
   }
 }

@@ -9,37 +9,37 @@ import type { Payload, Recorder } from './recorder.ts'
 import { TOPIC } from './servers.ts'
 import type { WorldClock } from './world-clock.ts'
 
-/** So many ask at a time. */
+/** Concurrent pull loops. */
 const WORKERS = 3
-/** Whoever asked and heard nothing for so long asks somebody else. */
-const PATIENCE_MS = 3_000
+/** Timeout of a settle or extend request. It is retried, perhaps at another process. */
+const REQUEST_TIMEOUT_MS = 3_000
 const TRIES_MAX = 8
 
-interface BearersParts {
+interface PullClientsParts {
   readonly world: WorldClock
   readonly recorder: Recorder
   readonly chance: Chance
   /** Processes that run now: a task may be settled at any of them. */
   readonly lives: () => readonly Life[]
   readonly leaseMs: number
-  /** How often anything is looked at by itself: in runs of hours nobody asks every second. */
+  /** The engine's poll interval. In runs of hours, clients pull less often as well. */
   readonly lookMs: number
-  /** So many tasks are borne at a time, or nearly. */
+  /** About how many tasks are held at a time. */
   readonly capacity: number
   readonly recordMs: () => number
-  /** A task took its bearer down. */
+  /** A task killed the client that held it. */
   readonly onDeath: () => void
 }
 
-/** What one answer brought, to one program: it dies with all of it. */
-interface Answer {
+/** The tasks of one pull. They are held by one client: if it dies, all of them are lost to it. */
+interface Pulled {
   readonly count: number
   readonly leaseMs: number
-  readonly asking: Asking[]
+  readonly requests: Request[]
   isDead: boolean
 }
 
-interface Asking {
+interface Request {
   readonly task: PulledTask
   readonly what: AskEvent['what']
   readonly verdict: Verdict | null
@@ -47,16 +47,17 @@ interface Asking {
 }
 
 /**
- * Programs that are in no process of ours, and pull tasks from one. What they bear is theirs, whatever becomes of that
- * process: they prolong and settle it at any other. Some are slow, hang up, vanish, ask twice, or do not listen.
+ * Programs outside of the cluster that pull tasks over HTTP from one process. They hold a task by its claim token, whatever
+ * happens to that process, and extend and settle it at any other. Some are slow, disconnect, vanish, repeat requests, or
+ * ignore replies.
  */
-export class Bearers {
-  readonly #parts: BearersParts
+export class PullClients {
+  readonly #parts: PullClientsParts
   readonly #life: Life
   readonly #name: string
-  #borne = 0
+  #heldCount = 0
 
-  constructor(life: Life, parts: BearersParts) {
+  constructor(life: Life, parts: PullClientsParts) {
     this.#life = life
     this.#parts = parts
     this.#name = `${life.name}>`
@@ -66,18 +67,18 @@ export class Bearers {
     for (let n = 0; n < WORKERS; n++) void this.#work()
   }
 
-  /** As long as the process answers. */
+  /** Pulls for as long as the process answers. */
   async #work(): Promise<void> {
     const { chance, capacity, lookMs } = this.#parts
     for (let goesOn = true; goesOn;) {
-      const room = capacity - this.#borne
-      const brought = room > 0 ? await this.#pull(Math.min(room, chance.pick([1, 2, 8, 30]))) : 0
+      const free = capacity - this.#heldCount
+      const brought = free > 0 ? await this.#pull(Math.min(free, chance.pick([1, 2, 8, 30]))) : 0
       if (brought === 0) await this.#sleep(chance.between(0, lookMs / 50))
       goesOn = brought !== null && this.#parts.lives().includes(this.#life)
     }
   }
 
-  /** Answers how many it got; null: nobody is there any more. */
+  /** Returns how many tasks were pulled, or null if the process is gone. */
   #pull(limit: number): Promise<number | null> {
     const { clock } = this.#life
     return new Promise((resolve) => clock.reach(() => void this.#claim(limit).then(resolve)))
@@ -86,7 +87,7 @@ export class Bearers {
   async #claim(limit: number): Promise<number | null> {
     const { world, recorder, chance, lookMs } = this.#parts
     const { name, clock } = this.#life
-    const httpPull = deskOf(this.#life)
+    const httpPull = httpPullOf(this.#life)
     if (httpPull === null) return null
     const leaseMs = chance.pick([this.#parts.leaseMs, this.#parts.leaseMs, 2_000, 5_000])
     const waitMs = chance.pick([0, lookMs / 50, lookMs / 5, lookMs / 2])
@@ -96,23 +97,23 @@ export class Bearers {
     if (chance.is(0.15)) world.after(chance.between(0, Math.min(waitMs, 1_000) + 5), () => clock.reach(abort))
     const tasks = await httpPull.claim(limit, leaseMs, waitMs, signal)
     recorder.tell({ kind: 'pulled', pull, count: tasks.length, isGone: signal.aborted })
-    // The connection broke just when it was answered: whoever asked has not got them.
+    // The connection broke while the reply was sent: the client did not receive the tasks.
     if (tasks.length > 0 && chance.is(0.03)) {
       await httpPull.giveBack(tasks)
       return tasks.length
     }
-    const answer: Answer = { count: tasks.length, leaseMs, asking: [], isDead: false }
-    for (const task of tasks) void this.#bear(task, answer)
+    const pulled: Pulled = { count: tasks.length, leaseMs, requests: [], isDead: false }
+    for (const task of tasks) void this.#hold(task, pulled)
     return tasks.length
   }
 
-  async #bear(task: PulledTask, answer: Answer): Promise<void> {
-    this.#borne++
-    await this.#handle(task, answer)
-    this.#borne--
+  async #hold(task: PulledTask, pulled: Pulled): Promise<void> {
+    this.#heldCount++
+    await this.#handle(task, pulled)
+    this.#heldCount--
   }
 
-  async #handle(task: PulledTask, answer: Answer): Promise<void> {
+  async #handle(task: PulledTask, pulled: Pulled): Promise<void> {
     const { recorder, chance, onDeath } = this.#parts
     const run = recorder.nextRun()
     const life = this.#name
@@ -133,28 +134,28 @@ export class Bearers {
       priority,
       recordMs: this.#parts.recordMs(),
       token: tokenOf(task),
-      beside: answer.count - 1,
+      beside: pulled.count - 1,
     })
     if (payload.text.startsWith(KILLER)) {
       await this.#sleep(chance.between(0, 50))
-      answer.isDead = true
+      pulled.isDead = true
       return onDeath()
     }
     const way = chance.weighted(WAYS)
     if (way === 'hangs') return
-    const isStillBorne = await this.#takeTime(task, answer, takesMs(way, answer.leaseMs, chance), way)
-    if (!isStillBorne || answer.isDead) return
+    const isStillHeld = await this.#takeTime(task, pulled, takesMs(way, pulled.leaseMs, chance), way)
+    if (!isStillHeld || pulled.isDead) return
     const delayMs = chance.whole(50, 1_500)
     const end = (outcome: EndEvent['outcome'], ms: number | null = null) =>
       recorder.tell({ kind: 'end', life, run, outcome, delayMs: ms, tx: null })
-    const settle = (what: AskEvent['what'], verdict: Verdict) => this.#settle(task, answer, what, verdict)
+    const settle = (what: AskEvent['what'], verdict: Verdict) => this.#settle(task, pulled, what, verdict)
     if (way === 'throws') {
       end('throw')
-      return settle('failed', { kind: 'failed', delayMs: null, error: 'its bearer failed' })
+      return settle('failed', { kind: 'failed', delayMs: null, error: 'the client failed' })
     }
     if (way === 'retries') {
       end('retry', delayMs)
-      return settle('failed', { kind: 'failed', delayMs, error: 'its bearer asked for a retry' })
+      return settle('failed', { kind: 'failed', delayMs, error: 'the client asked for a retry' })
     }
     if (way === 'snoozes') {
       end('snooze', delayMs)
@@ -162,75 +163,75 @@ export class Bearers {
     }
     if (way === 'rejects') {
       end('dead')
-      return settle('dead', { kind: 'dead', error: 'its bearer does not want it' })
+      return settle('dead', { kind: 'dead', error: 'the client rejected it' })
     }
     end('done')
     return settle('done', { kind: 'done' })
   }
 
-  /** Its lease has to be kept meanwhile. Not everybody does; and some stop working when they hear that it is lost. */
-  async #takeTime(task: PulledTask, answer: Answer, ms: number, way: keyof typeof WAYS): Promise<boolean> {
+  /** Extends the lease meanwhile. Not every client does, and some stop when they learn that the lease is lost. */
+  async #takeTime(task: PulledTask, pulled: Pulled, ms: number, way: keyof typeof WAYS): Promise<boolean> {
     const { chance, world } = this.#parts
     const endMs = world.nowMs + ms
-    const keepsIt = way === 'longer' && chance.is(0.75)
-    while (keepsIt && endMs - world.nowMs > answer.leaseMs * 0.6) {
-      await this.#sleep(answer.leaseMs * chance.between(0.3, 0.6))
-      if (answer.isDead) return false
-      const told = await this.#ask(answer, { task, what: 'extend', verdict: null })
+    const extendsLease = way === 'longer' && chance.is(0.75)
+    while (extendsLease && endMs - world.nowMs > pulled.leaseMs * 0.6) {
+      await this.#sleep(pulled.leaseMs * chance.between(0.3, 0.6))
+      if (pulled.isDead) return false
+      const told = await this.#request(pulled, { task, what: 'extend', verdict: null })
       if (told === 'stale' && chance.is(0.5)) return false
     }
     await this.#sleep(endMs - world.nowMs)
     return true
   }
 
-  async #settle(task: PulledTask, answer: Answer, what: AskEvent['what'], verdict: Verdict): Promise<void> {
+  async #settle(task: PulledTask, pulled: Pulled, what: AskEvent['what'], verdict: Verdict): Promise<void> {
     const { chance } = this.#parts
     for (let n = 0; n < TRIES_MAX; n++) {
-      if (answer.isDead) return
-      const told = await this.#ask(answer, { task, what, verdict })
-      // Asked again by somebody who has not listened.
+      if (pulled.isDead) return
+      const told = await this.#request(pulled, { task, what, verdict })
+      // Some clients repeat a request although it was answered.
       if (told !== 'failed' && !chance.is(0.1)) return
       await this.#sleep(chance.between(0, 1_000))
     }
   }
 
-  /** What one program has to say at the same time it says in one call. */
-  #ask(answer: Answer, asking: Omit<Asking, 'told'>): Promise<Parameters<Asking['told']>[0]> {
+  /** Sends requests that one client makes at the same time in one call. */
+  #request(pulled: Pulled, request: Omit<Request, 'told'>): Promise<Parameters<Request['told']>[0]> {
     const { world, chance } = this.#parts
     return new Promise((resolve) => {
-      const callOff = world.after(PATIENCE_MS, () => resolve('failed'))
-      const told: Asking['told'] = (heard) => {
-        callOff()
+      const cancel = world.after(REQUEST_TIMEOUT_MS, () => resolve('failed'))
+      const told: Request['told'] = (heard) => {
+        cancel()
         resolve(heard)
       }
-      if (answer.asking.push({ ...asking, told }) > 1) return
-      world.after(chance.between(0, 10), () => this.#send(answer.asking.splice(0)))
+      if (pulled.requests.push({ ...request, told }) > 1) return
+      world.after(chance.between(0, 10), () => this.#send(pulled.requests.splice(0)))
     })
   }
 
-  #send(all: readonly Asking[]): void {
+  #send(all: readonly Request[]): void {
     const lives = this.#parts.lives()
     if (lives.length === 0) return
     const life = this.#parts.chance.pick(lives)
-    const isExtension = ({ what }: Asking) => what === 'extend'
+    const isExtension = ({ what }: Request) => what === 'extend'
     const settlements = all.filter((one) => !isExtension(one))
     const extensions = all.filter(isExtension)
     life.clock.reach(() => {
-      const httpPull = deskOf(life)
+      const httpPull = httpPullOf(life)
       if (httpPull === null) return
       const { leaseMs } = this.#parts
       if (settlements.length > 0)
-        void this.#say(life, settlements, (borne) =>
-          httpPull.settle(borne.map((one, i) => ({ ...one, verdict: settlements[i]?.verdict as Verdict }))),
+        void this.#call(life, settlements, (held) =>
+          httpPull.settle(held.map((one, i) => ({ ...one, verdict: settlements[i]?.verdict as Verdict }))),
         )
-      if (extensions.length > 0) void this.#say(life, extensions, (borne) => httpPull.extend(borne, leaseMs))
+      if (extensions.length > 0) void this.#call(life, extensions, (held) => httpPull.extend(held, leaseMs))
     })
   }
 
-  async #say(
+  async #call(
     { name }: Life,
-    all: readonly Asking[],
-    work: (borne: { key: string; token: string }[]) => Promise<readonly ('settled' | 'extended' | 'stale')[]>,
+    all: readonly Request[],
+    work: (held: { key: string; token: string }[]) => Promise<readonly ('settled' | 'extended' | 'stale')[]>,
   ): Promise<void> {
     const { recorder } = this.#parts
     const asks = all.map(({ task, what }) => {
@@ -238,8 +239,8 @@ export class Bearers {
       recorder.tell({ kind: 'ask', ask, life: name, key: task.key, token: tokenOf(task), what })
       return ask
     })
-    const borne = all.map(({ task: { key, token } }) => ({ key, token }))
-    const answers = await work(borne).catch(() => null)
+    const held = all.map(({ task: { key, token } }) => ({ key, token }))
+    const answers = await work(held).catch(() => null)
     for (const [i, { told }] of all.entries()) {
       const answer = answers?.[i] ?? 'failed'
       recorder.tell({ kind: 'told', ask: asks[i] as number, answer })
@@ -252,8 +253,8 @@ export class Bearers {
   }
 }
 
-/** Null: it is being closed. */
-function deskOf({ toc }: Life): HttpPull | null {
+/** Returns null if the process is shutting down. */
+function httpPullOf({ toc }: Life): HttpPull | null {
   try {
     return toc.handle(TOPIC).httpPull
   } catch {
@@ -261,7 +262,7 @@ function deskOf({ toc }: Life): HttpPull | null {
   }
 }
 
-/** As the truth calls it. */
+/** The token as the recorded history names it. */
 function tokenOf({ token }: PulledTask): string {
   const { cell, stamp, session } = decodeToken(token, 'token')
   return `${session === null ? '' : `s${session}/`}${cell}/${stamp}`

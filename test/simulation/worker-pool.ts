@@ -3,22 +3,22 @@ import { join } from 'node:path'
 import type { Plan } from './plan.ts'
 import type { RunReport } from './run.ts'
 
-/** The plan could not be carried out to its end. */
+/** A run that ended with an exception instead of a history. */
 export interface Broken {
   readonly seed: number
   readonly broke: string
 }
 
-/** Processes that carry out plans, so that all processors are used; and a planted bug may do there what it likes. */
-export class Crew {
+/** Worker processes that run plans: they use all processors, and isolate what a planted bug does. */
+export class WorkerPool {
   readonly #workers: ChildProcess[]
   readonly #idle: ChildProcess[]
   readonly #waiting: ((worker: ChildProcess) => void)[] = []
 
-  /** `compiled`: where the compiler has put the simulator. */
+  /** `compiled` is the folder of the compiled simulator. */
   constructor(compiled: string, size: number) {
     this.#workers = Array.from({ length: size }, () =>
-      // In a group of its own: Ctrl-C is for whoever asked for the runs, who wants to hear how they end.
+      // In a process group of its own: Ctrl-C must reach only the parent, which then waits for the runs in progress.
       fork(join(compiled, 'test/simulation/worker.js'), { execArgv: [], detached: true }),
     )
     this.#idle = [...this.#workers]
@@ -28,7 +28,7 @@ export class Crew {
     const worker = this.#idle.pop() ?? (await new Promise<ChildProcess>((free) => this.#waiting.push(free)))
     try {
       return await new Promise((resolve, reject) => {
-        const ended = () => reject(new Error(`seed ${plan.seed}: its process ended`))
+        const ended = () => reject(new Error(`seed ${plan.seed}: its worker process ended`))
         worker.once('exit', ended)
         worker.once('message', (report) => {
           worker.off('exit', ended)

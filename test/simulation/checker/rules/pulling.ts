@@ -1,16 +1,16 @@
 /**
- * I19: whoever pulls gets no more than was asked for, and a suspect alone; a task that is borne is settled and prolonged as
- * its bearer asked, and in no other way; and what the bearer is told is so. L6: and told it is.
+ * I19: a pull returns no more tasks than requested, and a suspect alone. A pulled task is settled and extended only as the
+ * client that holds it requested, and the replies to the client are true. L6: every request is answered.
  */
 import type { AskEvent, Event, ExtendEvent, SettleEvent, ToldEvent } from '../../history.ts'
 import { firstAfter, push } from '../calls.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
 
-/** Who asked a process that was closed so soon after, perhaps without having run again, hears nothing: it is gone. */
+/** A request may stay unanswered if its process was closed within this time: the process may never have run again. */
 const CLOSED_MS = 20_000
 
-/** What becomes of what bearers ask for. */
+/** The outcomes that each request may have. */
 const OUTCOMES: Record<string, readonly SettleEvent['outcome']['kind'][]> = {
   done: ['done'],
   failed: ['retry', 'dead'],
@@ -18,15 +18,15 @@ const OUTCOMES: Record<string, readonly SettleEvent['outcome']['kind'][]> = {
   dead: ['dead'],
 }
 
-export function checkBearing(truth: Truth, findings: Findings): void {
+export function checkPulling(truth: Truth, findings: Findings): void {
   const { events } = truth.history
   checkPulls(truth, findings)
   const asks = askedOf(events)
-  const borne = new Set<string>()
+  const pulled = new Set<string>()
   for (const { event, claim } of truth.starts) {
     const { token, key, version, life, seq, beside = 0 } = event
     if (token === undefined) continue
-    borne.add(`${token}\0${key}`)
+    pulled.add(`${token}\0${key}`)
     if (claim?.event.isAlone === true && beside > 0)
       findings.add('I19', seq, `${key} ${version} is a suspect, and ${life} got it with ${beside} others`)
   }
@@ -35,15 +35,15 @@ export function checkBearing(truth: Truth, findings: Findings): void {
     if (event.kind === 'settle') {
       seen.settled(event)
       const name = `${event.token}\0${event.key}`
-      if (event.outcome.kind !== 'lost' && borne.has(name) && !isAsked(event, asks.get(name) ?? []))
+      if (event.outcome.kind !== 'lost' && pulled.has(name) && !isAsked(event, asks.get(name) ?? []))
         findings.add(
           'I19',
           event.seq,
-          `${event.key} (${event.token}) was settled as ${event.outcome.kind} by ${event.life}, and its bearer had not asked for that`,
+          `${event.key} (${event.token}) was settled as ${event.outcome.kind} by ${event.life}, and its client had not requested that`,
         )
     } else if (event.kind === 'extend') {
       seen.extended(event)
-      checkExtend(truth, event, borne, asks, findings)
+      checkExtend(truth, event, pulled, asks, findings)
     }
   }
   checkTold(truth, asks, seen, findings)
@@ -58,9 +58,9 @@ function checkPulls(truth: Truth, findings: Findings): void {
     const { life, limit } = open.get(event.pull) as Extract<Event, { kind: 'pull' }>
     open.delete(event.pull)
     if (event.count > limit)
-      findings.add('I19', event.seq, `${event.count} tasks were pulled from ${life}, and ${limit} asked for`)
+      findings.add('I19', event.seq, `${event.count} tasks were pulled from ${life}, and ${limit} requested`)
     if (event.isGone && event.count > 0)
-      findings.add('I19', event.seq, `${event.count} tasks of ${life} went to somebody who had hung up`)
+      findings.add('I19', event.seq, `${event.count} tasks of ${life} went to a client that had disconnected`)
   }
   for (const { pull, life, seq, trueMs } of open.values())
     if (!isGone(truth, life, trueMs)) findings.add('L6', seq, `pull ${pull} from ${life} was never answered`)
@@ -84,20 +84,20 @@ function isAsked({ outcome, seq }: SettleEvent, asks: readonly AskEvent[]): bool
 function checkExtend(
   { history }: Truth,
   { token, keys, life, seq }: ExtendEvent,
-  borne: ReadonlySet<string>,
+  pulled: ReadonlySet<string>,
   asks: ReadonlyMap<string, readonly AskEvent[]>,
   findings: Findings,
 ): void {
   const wanted = (key: string) =>
     asks.get(`${token}\0${key}`)?.some((ask) => ask.what === 'extend' && ask.seq < seq) ?? false
-  // A timetable prolongs a claim as a whole: what is settled of it by now may be what was asked for.
+  // A timetable extends a claim as a whole: the task whose extension was requested may be settled by now.
   if (history.composition === 'redis') return
   for (const key of keys)
-    if (borne.has(`${token}\0${key}`) && !wanted(key))
-      findings.add('I19', seq, `${life} prolonged ${key} (${token}), and its bearer had not asked for that`)
+    if (pulled.has(`${token}\0${key}`) && !wanted(key))
+      findings.add('I19', seq, `${life} extended ${key} (${token}), and its client had not requested that`)
 }
 
-/** What the truth did, by claim and key. */
+/** What the storage did, by claim and key. */
 class Effects {
   readonly settles = new Map<string, SettleEvent[]>()
   readonly extends = new Map<string, ExtendEvent[]>()
@@ -134,7 +134,7 @@ function checkTold(
     const isSo =
       what === 'extend'
         ? between(effects.extends.get(token) ?? []).some((event) => {
-            // A timetable prolongs a claim as a whole, whatever of it is still held.
+            // A timetable extends a claim as a whole, whichever of its tasks are still held.
             const isHeld = history.composition === 'redis' ? event.keys.length > 0 : event.keys.includes(key)
             return isHeld === (heard.answer === 'extended')
           })

@@ -1,7 +1,7 @@
 import type { Event, History } from './history.ts'
 
-/** What happened to one key, line by line, with the faults around it: what one wants to read when a check is red. */
-export function storyOf({ events }: History, key: string): string[] {
+/** The events of one key, one per line, with the faults around them: the first thing to read when a check fails. */
+export function traceOf({ events }: History, key: string): string[] {
   const calls = new Set(
     events.flatMap((event) => (event.kind === 'call' && event.key === key ? [event.call] : [])),
   )
