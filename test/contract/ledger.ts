@@ -32,11 +32,11 @@ export const ledgerCases: readonly LedgerCase[] = [
 
 const SLOW_TIMEOUT_MS = 120_000
 
-/** One test per case, each with a ledger of its own. */
+/** Declares one test per case, each with a harness of its own. */
 export function ledgerContract(
   name: string,
-  open: () => Promise<LedgerHarness>,
-  /** Cases that are somebody else's to keep, by name. */
+  open: (one: LedgerCase) => Promise<LedgerHarness>,
+  /** Names of the cases that do not apply, or run elsewhere. */
   except: readonly string[] = [],
 ): void {
   describe(`the contract of a ledger: ${name}`, () => {
@@ -45,8 +45,11 @@ export function ledgerContract(
   })
 }
 
-export async function runLedgerCase(one: LedgerCase, open: () => Promise<LedgerHarness>): Promise<void> {
-  const harness = await open()
+export async function runLedgerCase(
+  one: LedgerCase,
+  open: (one: LedgerCase) => Promise<LedgerHarness>,
+): Promise<void> {
+  const harness = await open(one)
   try {
     await one.run(harness)
     await expectBalance(harness)

@@ -1,21 +1,25 @@
+import pg from 'pg'
+import { afterAll, beforeAll } from 'vitest'
 import { systemClock } from '../../src/clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { ShardedLedger } from '../../src/ledgers/sharded.ts'
-import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import { type PostgresServer, sql } from '../real-servers/postgres-server.ts'
-import type { LedgerHarness } from './ledger.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
+import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { ledgerContract, type LedgerHarness } from './ledger.ts'
 import { START_MS } from './memory-harness.ts'
 
-export interface PostgresHarnessOptions {
+export interface PostgresLedgerLayout {
   readonly partitions?: number
   readonly databases?: number
-  readonly plant?: (sound: Ledger) => Ledger
 }
 
-/** That the claims of a process end with it: a ledger of many processes cannot know. Their leases run out (sharing). */
+/**
+ * Cases about one process that owns its ledger: its claims end with it. A shared ledger cannot know that a process has
+ * ended; it waits for the leases (postgres-sharing.test.ts).
+ */
 export const OF_ONE_PROCESS = [
   'reopening: what the former process held is free at once, and its loss is counted',
   'reopening: a suspect that took the process with it, alone, is poison',
@@ -23,94 +27,146 @@ export const OF_ONE_PROCESS = [
   'reopening: what was cancelled in flight is not delivered again: it is cancelled',
   'reopening: what the former process held can be cancelled, moved or replaced, exactly',
   'reopening: every one of many sessions adds to the same books',
-  // A purge and the janitor at the same time: one that is gone may count for both.
+  // If a purge and the janitor run at the same time, one forgotten task may count for both.
   'dead: what is purged in the same breath is not counted twice: no more are forgotten than too many',
 ]
 
-/** The same by other chances, which takes long: one of them does where only the tables are divided. */
-export const MORE_OF_THE_SAME = [
-  'bookkeeping: 2,000 steps by chance are what a model says they are (seed 2)',
-  'bookkeeping: 2,000 steps by chance are what a model says they are (seed 3)',
-]
+const SERVER_TIMEOUT_MS = 60_000
 
-/** Databases with tables and no task, by server and kind: each case gets a copy. */
-const models = new WeakMap<PostgresServer, Map<string, Promise<string>>>()
+/** Runs the contract of a ledger on a PostgreSQL of this file's own. Every case but a few shares one open ledger. */
+export function postgresLedgerContract(
+  name: string,
+  layout: PostgresLedgerLayout,
+  except: readonly string[],
+): void {
+  let server: PostgresServer
+  let shared: PostgresLedgers
+  beforeAll(async () => {
+    server = await startPostgres()
+    shared = await PostgresLedgers.open(server, layout)
+  }, SERVER_TIMEOUT_MS)
+  afterAll(async () => {
+    await shared.close()
+    await server.stop()
+  }, SERVER_TIMEOUT_MS)
 
-async function modelOf(server: PostgresServer, partitions: number, shard: string): Promise<string> {
-  const ofServer = models.get(server) ?? new Map<string, Promise<string>>()
-  models.set(server, ofServer)
-  const name = `${partitions}/${shard}`
-  const made =
-    ofServer.get(name) ??
-    server.createDatabase().then(async (url) => {
-      await (await openOne(url, partitions, shard)).close()
-      return url
-    })
-  ofServer.set(name, made)
-  return made
-}
-
-function openOne(url: string, partitions: number, shard: string): Promise<Ledger> {
-  return openPostgres(
-    checkPostgresOptions({ url, partitions, connections: 4 }),
-    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard },
-    { clock: systemClock, random: systemRandom, logger: silentLogger },
-  )
+  const open = async (isEmpty: boolean): Promise<LedgerHarness> => {
+    if (!isEmpty) return shared.harness()
+    const own = await PostgresLedgers.open(server, layout)
+    return own.harness(() => own.close())
+  }
+  ledgerContract(name, (one) => open(one.needsEmptyLedger === true), except)
 }
 
 /**
- * A ledger in databases of its own. The statements are the product's; only the one function that reads the clock is
- * another one: it stands still until a test moves it. So years pass in a test, on a real PostgreSQL.
+ * Databases with a virtual clock, and a ledger that is open on them. The statements are the product's. Only the SQL
+ * function that reads the clock is replaced: it reads a table of one row. Years pass in a test, on a real PostgreSQL.
  */
-export async function openPostgresLedger(
-  server: PostgresServer,
-  { partitions = 1, databases = 1, plant = (sound) => sound }: PostgresHarnessOptions = {},
-): Promise<LedgerHarness> {
-  const shards = Array.from({ length: databases }, (_, n) => `${n + 1} of ${databases}`)
-  const urls: string[] = []
-  for (const shard of shards) urls.push(await server.copyDatabase(await modelOf(server, partitions, shard)))
-  let nowMs = START_MS
-  const setClock = (): Promise<unknown> =>
-    Promise.all(
-      urls.map((url) =>
-        sql(
-          url,
-          `CREATE OR REPLACE FUNCTION tocsin.now_ms() RETURNS bigint LANGUAGE sql STABLE AS
-             $$ SELECT ${nowMs}::bigint $$`,
-        ),
-      ),
-    )
-  const open = async (): Promise<Ledger> => {
-    const opened = await Promise.all(urls.map((url, i) => openOne(url, partitions, shards[i] as string)))
-    return opened.length === 1 ? (opened[0] as Ledger) : new ShardedLedger(opened)
+class PostgresLedgers {
+  readonly #databases: readonly VirtualDatabase[]
+  #ledger: Ledger
+  #harnesses = 0
+
+  private constructor(databases: readonly VirtualDatabase[], ledger: Ledger) {
+    this.#databases = databases
+    this.#ledger = ledger
   }
-  let sound = await open()
-  const others: Ledger[] = []
-  await setClock()
-  let ledger = plant(sound)
-  return {
-    get ledger() {
-      return ledger
-    },
-    topic: 'contract',
-    isShared: true,
-    async advance(ms) {
-      nowMs += Math.ceil(ms)
-      await setClock()
-    },
-    async another() {
-      const other = await open()
-      others.push(other)
-      return other
-    },
-    async reopen() {
-      await sound.close()
-      sound = await open()
-      ledger = plant(sound)
-    },
-    async close() {
-      await Promise.all([sound, ...others].map((one) => one.close()))
-      for (const url of urls) await server.dropDatabase(url)
-    },
+
+  static async open(
+    server: PostgresServer,
+    { partitions = 1, databases = 1 }: PostgresLedgerLayout,
+  ): Promise<PostgresLedgers> {
+    const all: VirtualDatabase[] = []
+    for (let n = 1; n <= databases; n++)
+      all.push(await VirtualDatabase.create(server, partitions, `${n} of ${databases}`))
+    return new PostgresLedgers(all, await openAll(all))
+  }
+
+  /** A topic of its own on the ledger, and the clock back at START_MS. */
+  async harness(onClose = async (): Promise<void> => {}): Promise<LedgerHarness> {
+    const others: Ledger[] = []
+    const current = (): Ledger => this.#ledger
+    let nowMs = START_MS
+    const setClock = () => Promise.all(this.#databases.map((database) => database.setClock(nowMs)))
+    await setClock()
+    return {
+      get ledger() {
+        return current()
+      },
+      topic: `contract-${++this.#harnesses}`,
+      isShared: true,
+      advance: async (ms) => {
+        nowMs += Math.ceil(ms)
+        await setClock()
+      },
+      another: async () => {
+        const other = await openAll(this.#databases)
+        others.push(other)
+        return other
+      },
+      reopen: async () => {
+        await this.#ledger.close()
+        this.#ledger = await openAll(this.#databases)
+      },
+      close: async () => {
+        for (const other of others) await other.close()
+        await onClose()
+      },
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#ledger.close()
+    for (const database of this.#databases) await database.close()
+  }
+}
+
+async function openAll(databases: readonly VirtualDatabase[]): Promise<Ledger> {
+  const opened = await Promise.all(databases.map((database) => database.open()))
+  return opened.length === 1 ? (opened[0] as Ledger) : new ShardedLedger(opened)
+}
+
+class VirtualDatabase {
+  readonly #url: string
+  readonly #partitions: number
+  readonly #shard: string
+  readonly #clock: pg.Client
+
+  private constructor(url: string, partitions: number, shard: string) {
+    this.#url = url
+    this.#partitions = partitions
+    this.#shard = shard
+    this.#clock = new pg.Client({ connectionString: url })
+  }
+
+  static async create(server: PostgresServer, partitions: number, shard: string): Promise<VirtualDatabase> {
+    const database = new VirtualDatabase(await server.createDatabase(), partitions, shard)
+    // Creates the tables of the product.
+    await (await database.open()).close()
+    await database.#clock.connect()
+    await database.#clock.query(
+      `CREATE TABLE public.virtual_clock (now_ms bigint NOT NULL);
+       INSERT INTO public.virtual_clock VALUES (${START_MS});
+       CREATE OR REPLACE FUNCTION tocsin.now_ms() RETURNS bigint LANGUAGE sql STABLE AS
+         $$ SELECT now_ms FROM public.virtual_clock $$`,
+    )
+    return database
+  }
+
+  open(): Promise<Ledger> {
+    return openPostgres(
+      checkPostgresOptions({ url: this.#url, partitions: this.#partitions, connections: 4 }),
+      { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: this.#shard },
+      { clock: systemClock, random: systemRandom, logger: silentLogger },
+    )
+  }
+
+  // A table and not a new function body at each move: a new body would invalidate every prepared plan of the product.
+  async setClock(nowMs: number): Promise<void> {
+    await this.#clock.query('UPDATE public.virtual_clock SET now_ms = $1', [nowMs])
+  }
+
+  close(): Promise<void> {
+    return this.#clock.end()
   }
 }

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll } from 'vitest'
-import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
-import { ledgerContract } from './ledger.ts'
-import { OF_ONE_PROCESS, openPostgresLedger } from './postgres-ledger-harness.ts'
+import { isLong } from '../generated.ts'
+import { LONG_MODELS } from './ledger/bookkeeping.ts'
+import { OF_ONE_PROCESS, postgresLedgerContract } from './postgres-ledger-harness.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-}, 60_000)
-afterAll(() => server[Symbol.asyncDispose](), 60_000)
+// The other seeds repeat the same steps in another order: they run in `npm run test:long`.
+const notNow = isLong ? [] : LONG_MODELS.slice(1)
 
-ledgerContract('PostgreSQL', () => openPostgresLedger(server), OF_ONE_PROCESS)
+postgresLedgerContract('PostgreSQL', {}, [...OF_ONE_PROCESS, ...notNow])

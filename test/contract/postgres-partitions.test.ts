@@ -1,15 +1,9 @@
-import { afterAll, beforeAll } from 'vitest'
-import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
-import { ledgerContract } from './ledger.ts'
-import { MORE_OF_THE_SAME, OF_ONE_PROCESS, openPostgresLedger } from './postgres-ledger-harness.ts'
+import { isLong } from '../generated.ts'
+import { LONG_MODELS } from './ledger/bookkeeping.ts'
+import { OF_ONE_PROCESS, postgresLedgerContract } from './postgres-ledger-harness.ts'
 
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-}, 60_000)
-afterAll(() => server[Symbol.asyncDispose](), 60_000)
+// Placement, paging and books differ from one table in one database, and every case but the long models runs here, too.
+// The models run 2,000 steps on postgres-ledger.test.ts, 200 here, and 2,000 here in `npm run test:long`.
+const notNow = isLong ? [] : LONG_MODELS
 
-ledgerContract('PostgreSQL, 8 partitions', () => openPostgresLedger(server, { partitions: 8 }), [
-  ...OF_ONE_PROCESS,
-  ...MORE_OF_THE_SAME,
-])
+postgresLedgerContract('PostgreSQL, 8 partitions', { partitions: 8 }, [...OF_ONE_PROCESS, ...notNow])

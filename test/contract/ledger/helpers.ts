@@ -25,7 +25,7 @@ import type { RingTime } from '../../../src/values/ring-time.ts'
 import type { Frontier, Hint } from '../../../src/hint-table.ts'
 import { entry, type EntryOptions, LONG_LEASE_MS, only, place, SHORT_LEASE_MS } from '../timetable/helpers.ts'
 
-/** What a case gets: a ledger of its own, empty, with a way to let its clocks move on. */
+/** What a case gets: a topic of its own, empty, and a way to let the ledger's clocks move on. */
 export interface LedgerHarness {
   /** Another one after `reopen`. */
   readonly ledger: Ledger
@@ -43,8 +43,10 @@ export interface LedgerHarness {
 
 export interface LedgerCase {
   readonly name: string
-  /** The case writes by the thousand. */
+  /** The case writes thousands of tasks. */
   readonly slow?: boolean
+  /** The case lists all topics of the ledger, or uses a topic besides the harness's. Other cases may share a ledger. */
+  readonly needsEmptyLedger?: boolean
   run(harness: LedgerHarness): Promise<void>
 }
 
