@@ -1,8 +1,34 @@
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+
+/**
+ * The slowest files, slowest first. They start first: a slow file that starts last would run alone at the end, with the
+ * other workers idle. On a fresh clone vitest knows no durations and would order by file size.
+ */
+const SLOWEST = [
+  'test/simulation/simulation.test.ts',
+  'test/server/fuzz.test.ts',
+  'test/cluster/configuration.test.ts',
+  'test/contract/differential.test.ts',
+  'test/contract/hint-differential.test.ts',
+  'test/contract/postgres-partitions.test.ts',
+  'test/contract/postgres-shards.test.ts',
+  'test/contract/postgres-ledger.test.ts',
+]
+
+class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const index = SLOWEST.findIndex((path) => moduleId.endsWith(path))
+      return index === -1 ? SLOWEST.length : index
+    }
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b))
+  }
+}
 
 export default defineConfig({
   resolve: {
@@ -22,6 +48,7 @@ export default defineConfig({
     pool: 'forks',
     // Most files wait for servers and clocks more than they compute: two at a time also on two cores.
     maxWorkers: Math.max(2, availableParallelism() - 1),
+    sequence: { sequencer: SlowestFirst },
     setupFiles: ['test/setup/leaks.ts'],
     testTimeout: 20_000,
     // What is waited for comes soon on a machine that has nothing else to do, and later on others.
