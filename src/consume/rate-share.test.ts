@@ -10,12 +10,12 @@ function slots(from: number, to: number): number[] {
 }
 
 describe("a node's part of a topic's rate", () => {
-  it('is all of it where all slots are its own, and there is none where there is no rate', () => {
+  it('is the whole rate if the node owns all slots, and null if there is no rate', () => {
     expect(rateOfShare({ limit: 10, perMs: 1_000 }, share(slots(0, 16)))).toEqual({ limit: 10, perMs: 1_000 })
     expect(rateOfShare(null, share([1, 2]))).toBeNull()
   })
 
-  it.each([16, 17, 100, 1_000])('makes up %i with the parts of the others, to the last one', (limit) => {
+  it.each([16, 17, 100, 1_000])('adds up to exactly %i over all nodes', (limit) => {
     for (const nodes of [2, 3, 4, 5]) {
       const parts = Array.from({ length: nodes }, (_, n) => {
         const owned = slots(0, 16).filter((slot) => slot % nodes === n)
@@ -25,7 +25,7 @@ describe("a node's part of a topic's rate", () => {
     }
   })
 
-  it('holds on average where there are more slots than tasks to go', () => {
+  it('holds on average if the limit is below the number of slots', () => {
     expect(rateOfShare({ limit: 1, perMs: 1_000 }, share([0]))).toEqual({ limit: 1, perMs: 16_000 })
     for (const limit of [1, 4, 8, 10, 15])
       for (const nodes of [2, 3, 16]) {

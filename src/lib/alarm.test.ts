@@ -10,7 +10,7 @@ function alarmed() {
 }
 
 describe('an alarm', () => {
-  it('rings once, at the earliest moment asked for', () => {
+  it('rings once, at the earliest deadline', () => {
     const { clock, rings, alarm } = alarmed()
     alarm.noLaterThan(500)
     alarm.noLaterThan(100)
@@ -22,13 +22,13 @@ describe('an alarm', () => {
     expect(rings).toEqual([100])
   })
 
-  it('keeps one timer, however often it is asked', () => {
+  it('keeps one timer, however many deadlines are set', () => {
     const { clock, alarm } = alarmed()
     for (let atMs = 1_000; atMs > 0; atMs--) alarm.noLaterThan(atMs)
     expect(clock.timerCount).toBe(1)
   })
 
-  it('can be asked again after it rang, also for a moment that has passed', () => {
+  it('can be set again after it rang, also for a time that has passed', () => {
     const { clock, rings, alarm } = alarmed()
     alarm.noLaterThan(10)
     clock.moveTo(10)
@@ -37,7 +37,7 @@ describe('an alarm', () => {
     expect(rings).toEqual([10, 10])
   })
 
-  it('asks for nothing with Infinity, and is silent when off', () => {
+  it('sets no timer for Infinity, and does not ring when off', () => {
     const { clock, rings, alarm } = alarmed()
     alarm.noLaterThan(Number.POSITIVE_INFINITY)
     expect(clock.timerCount).toBe(0)

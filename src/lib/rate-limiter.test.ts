@@ -3,8 +3,8 @@ import { RateLimiter } from './rate-limiter.ts'
 
 const rate = { limit: 10, perMs: 1_000 }
 
-describe('the rateLimiter', () => {
-  it('lets everything through without a rate', () => {
+describe('a rate limiter', () => {
+  it('grants everything without a rate', () => {
     const rateLimiter = new RateLimiter()
     expect(rateLimiter.take(1_000_000, null, 0)).toBe(1_000_000)
     expect(rateLimiter.nextMs(null, 0)).toBe(0)
@@ -22,7 +22,7 @@ describe('the rateLimiter', () => {
     expect(rateLimiter.take(25, rate, 60_000)).toBe(10)
   })
 
-  it('takes back what was granted and not used', () => {
+  it('takes back grants that were not used', () => {
     const rateLimiter = new RateLimiter()
     rateLimiter.take(10, rate, 0)
     rateLimiter.giveBack(4)
@@ -31,7 +31,7 @@ describe('the rateLimiter', () => {
     expect(rateLimiter.take(10, rate, 0)).toBe(10)
   })
 
-  it('follows a new rate at once', () => {
+  it('applies a new rate at once', () => {
     const rateLimiter = new RateLimiter()
     rateLimiter.take(10, rate, 0)
     expect(rateLimiter.take(100, { limit: 50, perMs: 1_000 }, 1)).toBe(40)
@@ -39,7 +39,7 @@ describe('the rateLimiter', () => {
     expect(rateLimiter.take(100, null, 3)).toBe(100)
   })
 
-  it('never lets more than the limit through in any span, and wastes none of it', () => {
+  it('never grants more than the limit in any span, and uses all of it', () => {
     const rateLimiter = new RateLimiter()
     const starts: number[] = []
     for (let nowMs = 0; nowMs < 10_000; nowMs += 7)

@@ -3,7 +3,7 @@ import { systemClock } from '../../src/clock.ts'
 import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
 
 describe('a timetable that fails', () => {
-  it('on claim: said aloud, tried again, nothing lost', async () => {
+  it('on claim: the error is reported, the claim is retried, no task is lost', async () => {
     let failures = 5
     await using toc = faultyTocsin((timetable) =>
       wrapped(timetable, {
@@ -24,7 +24,7 @@ describe('a timetable that fails', () => {
     expect(errors).toEqual(['claim', 'claim', 'claim', 'claim', 'claim'])
   })
 
-  it('on settle, before the effect: recorded in the end, and the handler does not run twice', async () => {
+  it('on settle, before the effect: the settle is retried, and the handler does not run twice', async () => {
     let failures = 3
     await using toc = faultyTocsin((timetable) =>
       wrapped(timetable, {
@@ -46,7 +46,7 @@ describe('a timetable that fails', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('on settle, after the effect (the reply was lost): repeating it changes nothing', async () => {
+  it('on settle, after the effect (the reply was lost): the retry changes nothing', async () => {
     let lost = 1
     await using toc = faultyTocsin((timetable) =>
       wrapped(timetable, {
@@ -92,7 +92,7 @@ describe('a timetable that fails', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('on extend: tried again before the lease is over', async () => {
+  it('on extend: retried before the lease is over', async () => {
     let failures = 1
     await using toc = faultyTocsin((timetable) =>
       wrapped(timetable, {
@@ -119,7 +119,7 @@ describe('a timetable that fails', () => {
 })
 
 describe('a wall clock that steps', () => {
-  it('back an hour: nothing fires early by it, and leases do not notice', async () => {
+  it('back an hour: no task fires early, and leases are not affected', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { lease: '30s' })
     const fired: string[] = []
@@ -140,7 +140,7 @@ describe('a wall clock that steps', () => {
     expect(fired).toEqual(['long', 'later'])
   })
 
-  it('forward an hour: what is due by it fires at the next look, and leases do not notice', async () => {
+  it('forward an hour: tasks that are due now fire at the next look, and leases are not affected', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { lease: '30s', timeout: '2d' })
     const fired: string[] = []
@@ -162,7 +162,7 @@ describe('a wall clock that steps', () => {
 })
 
 describe('wake', () => {
-  it('an earlier arrival wakes a sleeping puller, though its next look is a day away', async () => {
+  it('an earlier task wakes a sleeping puller, though its next look is a day away', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { slots: 1 })
     const fired: [string, number][] = []
@@ -174,7 +174,7 @@ describe('wake', () => {
     expect(fired).toEqual([['near', 0]])
   })
 
-  it('an arrival while a claim is under way is not forgotten', async () => {
+  it('a task that arrives while a claim is under way is not forgotten', async () => {
     const held = gate()
     let hold = false
     await using toc = faultyTocsin((timetable) =>
@@ -192,7 +192,7 @@ describe('wake', () => {
     await topic.schedule({ key: 'a', delay: '1s', payload: null })
     hold = true
     await toc.advance('1s')
-    // The claim that took 'a' is still on its way back; 'a' again, in the same cell.
+    // The claim that took 'a' has not returned yet. Schedule 'a' again, in the same cell.
     await topic.schedule({ key: 'a', delay: '1s', payload: null })
     hold = false
     held.open()
@@ -201,7 +201,7 @@ describe('wake', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('without it, this suite is red: planted, a timetable that never wakes', async () => {
+  it('is tested: with a planted timetable that never wakes, the task does not fire', async () => {
     await using toc = faultyTocsin((timetable) => wrapped(timetable, { watch: () => () => {} }))
     const topic = toc.topic<null>('t', { slots: 1 })
     const fired: string[] = []
@@ -214,7 +214,7 @@ describe('wake', () => {
 })
 
 describe('concurrency', () => {
-  it.each([1, 7, 64])('is never more than %i, and all of it is used', async (concurrency) => {
+  it.each([1, 7, 64])('is never more than %i, and is used up', async (concurrency) => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     let running = 0
@@ -235,7 +235,7 @@ describe('concurrency', () => {
     expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0 })
   })
 
-  it('claims only what there is room for: the rest stays free for others', async () => {
+  it('limits claims: tasks that cannot start stay unclaimed, for other processes', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     const end = gate()

@@ -6,18 +6,18 @@ import type { TaskStore } from '../../src/store.ts'
 const START_MS = Date.parse('2026-11-11T00:00:00Z')
 const PATIENCE_MS = 60
 
-/** A Tocsin whose timetable can be made to misbehave, by wrapping it. */
+/** Returns a Tocsin whose timetable is wrapped, to inject faults. */
 export function faultyTocsin(wrap: (timetable: TaskStore, clock: Clock) => TaskStore): TestTocsin {
   const clock = new VirtualClock(START_MS)
   return new TestTocsin(clock, PATIENCE_MS, (timetable) => wrap(timetable, clock))
 }
 
-/** Patience is short here: many of these tests have handlers that hang on purpose. */
+/** Returns a Tocsin with a short patience: many of these tests have handlers that hang on purpose. */
 export function quickTocsin(): TestTocsin {
   return faultyTocsin((timetable) => timetable)
 }
 
-/** The timetable, with some of its methods replaced. */
+/** Returns the timetable with some of its methods replaced. */
 export function wrapped(timetable: TaskStore, overrides: Partial<TaskStore>): TaskStore {
   return new Proxy(timetable, {
     get(target, name) {

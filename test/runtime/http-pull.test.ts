@@ -16,13 +16,13 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((toc) => toc.close()))
 })
 
-function deskOf(config: TopicConfig = {}, wrap?: (timetable: TaskStore) => TaskStore) {
+function httpPullOf(config: TopicConfig = {}, wrap?: (timetable: TaskStore) => TaskStore) {
   const clock = new VirtualClock(START_MS)
   const toc = new TestTocsin(clock, 5, wrap)
   opened.push(toc)
   const topic = toc.topic('pulled', config)
   const { httpPull } = toc.handle('pulled')
-  /** Answers what comes within `waitMs`, letting time pass. */
+  /** Moves the clock by `waitMs`, and returns the tasks of one pull. */
   const pull = async (waitMs = 0, limit = 100): Promise<PulledTask[]> => {
     const pulled = httpPull.claim(limit, LEASE_MS, waitMs, never)
     await toc.advance(waitMs)
@@ -31,13 +31,13 @@ function deskOf(config: TopicConfig = {}, wrap?: (timetable: TaskStore) => TaskS
   return { toc, topic, httpPull, pull, clock }
 }
 
-const borne = (tasks: readonly PulledTask[]) => tasks.map(({ key, token }) => ({ key, token }))
+const tokensOf = (tasks: readonly PulledTask[]) => tasks.map(({ key, token }) => ({ key, token }))
 const end = (httpPull: HttpPull, tasks: readonly PulledTask[]) =>
-  httpPull.settle(borne(tasks).map((one) => ({ ...one, verdict: { kind: 'done' } })))
+  httpPull.settle(tokensOf(tasks).map((one) => ({ ...one, verdict: { kind: 'done' } })))
 
-describe('whoever asks', () => {
-  it('waits until the time is up, and is answered with nothing', async () => {
-    const { toc, httpPull } = deskOf()
+describe('a pull', () => {
+  it('waits, and returns no tasks after its timeout', async () => {
+    const { toc, httpPull } = httpPullOf()
     let answer: PulledTask[] | null = null
     void httpPull.claim(1, LEASE_MS, 500, never).then((tasks) => (answer = tasks))
     await toc.advance(499)
@@ -49,7 +49,7 @@ describe('whoever asks', () => {
   })
 
   it('gets a task the moment it falls due, and never before', async () => {
-    const { toc, topic, httpPull } = deskOf()
+    const { toc, topic, httpPull } = httpPullOf()
     await topic.schedule({ key: 'a', delay: 1_000, payload: 7 })
     let answer: PulledTask[] | null = null
     void httpPull.claim(1, LEASE_MS, 60_000, never).then((tasks) => (answer = tasks))
@@ -62,8 +62,8 @@ describe('whoever asks', () => {
     await end(httpPull, answer as unknown as PulledTask[])
   })
 
-  it('is woken by what is scheduled meanwhile', async () => {
-    const { toc, topic, httpPull } = deskOf()
+  it('returns a task that is scheduled while it waits', async () => {
+    const { toc, topic, httpPull } = httpPullOf()
     const pulled = httpPull.claim(10, LEASE_MS, 60_000, never)
     await toc.advance(5_000)
     await topic.schedule({ key: 'a', delay: 0, payload: null })
@@ -72,8 +72,8 @@ describe('whoever asks', () => {
     await end(httpPull, await pulled)
   })
 
-  it('and goes away leaves its tasks to others at once', async () => {
-    const { toc, topic, httpPull, pull } = deskOf()
+  it('of a client that disconnects leaves its tasks to other clients at once', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf()
     await topic.schedule({ key: 'a', delay: 0, payload: null })
     const gone = new AbortController()
     const pulled = httpPull.claim(1, LEASE_MS, 0, gone.signal)
@@ -85,8 +85,8 @@ describe('whoever asks', () => {
     await end(httpPull, [task as PulledTask])
   })
 
-  it('gets no more than was asked for, first come first served', async () => {
-    const { toc, topic, httpPull, pull } = deskOf()
+  it('gets no more tasks than its limit, first come, first served', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf()
     const first = httpPull.claim(2, LEASE_MS, 1_000, never)
     const second = httpPull.claim(100, LEASE_MS, 1_000, never)
     await topic.scheduleMany(Array.from({ length: 20 }, (_, n) => ({ key: `k${n}`, delay: 10, payload: n })))
@@ -100,10 +100,10 @@ describe('whoever asks', () => {
   })
 })
 
-describe('the settings of the topic hold here, too', () => {
-  it('late: what is found too late is dropped, or dead, and not handed out', async () => {
+describe('the settings of the topic apply', () => {
+  it('late: a task that is too late is dropped, or dead, and not handed out', async () => {
     for (const then of ['drop', 'dead'] as const) {
-      const { toc, topic, httpPull, pull } = deskOf({ late: { after: '1m', then } })
+      const { toc, topic, httpPull, pull } = httpPullOf({ late: { after: '1m', then } })
       const dead: string[] = []
       toc.on('dead', ({ cause }) => void dead.push(cause))
       await topic.schedule({ key: 'old', delay: 0, payload: null })
@@ -116,8 +116,8 @@ describe('the settings of the topic hold here, too', () => {
     }
   })
 
-  it('rate: no more in any span, however often somebody asks', async () => {
-    const { toc, topic, httpPull, pull } = deskOf({ rate: { limit: 5, per: '10s' } })
+  it('rate: never more tasks in any span, however many pulls there are', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf({ rate: { limit: 5, per: '10s' } })
     await topic.scheduleMany(Array.from({ length: 12 }, (_, n) => ({ key: `k${n}`, delay: 0, payload: n })))
     const seen: number[] = []
     for (let second = 0; second < 30; second++) {
@@ -131,8 +131,8 @@ describe('the settings of the topic hold here, too', () => {
       expect(seen.slice(at, at + 10).reduce((sum, n) => sum + n)).toBeLessThanOrEqual(5)
   })
 
-  it('objective: who is late is told of', async () => {
-    const { toc, topic, httpPull, pull } = deskOf({ objective: { p99: '1s' } })
+  it('objective: a late task emits an event', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf({ objective: { p99: '1s' } })
     const late: number[] = []
     toc.on('late', ({ latenessMs }) => void late.push(latenessMs))
     await topic.schedule({ key: 'a', delay: 0, payload: null })
@@ -144,7 +144,7 @@ describe('the settings of the topic hold here, too', () => {
 
 describe('leases', () => {
   it('lost three times in a row, the last one alone: poison', async () => {
-    const { toc, topic, pull } = deskOf()
+    const { toc, topic, pull } = httpPullOf()
     const dead: string[] = []
     toc.on('dead', ({ key, cause }) => void dead.push(`${key} ${cause}`))
     await topic.schedule({ key: 'killer', delay: 0, payload: null })
@@ -159,8 +159,8 @@ describe('leases', () => {
     expect(await topic.get('killer')).toMatchObject({ state: 'dead', deadCause: 'poison' })
   })
 
-  it('a suspect comes alone, though whoever asks has room for others that are due', async () => {
-    const { toc, topic, httpPull, pull } = deskOf()
+  it('a suspect is handed out alone, though other tasks are due and within the limit', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf()
     const keysOf = (letter: string, count: number) => Array.from({ length: count }, (_, n) => `${letter}${n}`)
     const schedule = (keys: readonly string[]) =>
       topic.scheduleMany(keys.map((key) => ({ key, delay: 0, payload: null })))
@@ -179,9 +179,9 @@ describe('leases', () => {
     expect(suspects.map((keys) => keys.length)).toEqual(new Array(10).fill(1))
   })
 
-  it('what came first, and waited for a claim that took its time, is not handed out when its lease is nearly over', async () => {
+  it('tasks of a fast claim that waited for a slow claim are not handed out when their lease is nearly over', async () => {
     let slow = ''
-    const { toc, topic, httpPull, clock } = deskOf({}, (timetable) =>
+    const { toc, topic, httpPull, clock } = httpPullOf({}, (timetable) =>
       withClaim(timetable, async (at, request) => {
         const claim = await timetable.claim(at, request)
         if (!claim.tasks.some(({ key }) => key === slow)) return claim
@@ -196,7 +196,7 @@ describe('leases', () => {
     const pulled = httpPull.claim(100, LEASE_MS, 1_000, never)
     await toc.advance('7s')
     expect(await pulled).toEqual([])
-    // They are for somebody else at once, as if they had not been claimed.
+    // Other clients get them at once, as if they had not been claimed.
     const again = httpPull.claim(100, LEASE_MS, 1_000, never)
     await toc.advance('1s')
     const handed = await again
@@ -205,9 +205,9 @@ describe('leases', () => {
     await end(httpPull, handed)
   })
 
-  it('a claim whose answer was lost is asked for again, and nothing waits for its lease', async () => {
+  it('a claim whose reply was lost is repeated, and no task waits for its lease to end', async () => {
     let failures = 0
-    const { toc, topic, httpPull } = deskOf({}, (timetable) =>
+    const { toc, topic, httpPull } = httpPullOf({}, (timetable) =>
       withClaim(timetable, async (at, request) => {
         const claim = await timetable.claim(at, request)
         if (claim.tasks.length > 0 && failures++ === 0) throw new TocsinError('timetable-unavailable', 'lost')
@@ -223,8 +223,8 @@ describe('leases', () => {
   })
 })
 
-it('counts what it hands out, and what becomes of it', async () => {
-  const { topic, httpPull, pull } = deskOf({ retry: { maxAttempts: 1 } })
+it('counts the tasks that it hands out, and their outcomes', async () => {
+  const { topic, httpPull, pull } = httpPullOf({ retry: { maxAttempts: 1 } })
   await topic.scheduleMany(['a', 'b', 'c'].map((key) => ({ key, delay: 0, payload: null })))
   const tasks = await pull(10)
   expect(tasks.length).toBe(3)
@@ -234,7 +234,7 @@ it('counts what it hands out, and what becomes of it', async () => {
     { kind: 'dead', error: 'never' },
   ] as const
   const answers = await httpPull.settle(
-    borne(tasks).map((one, i) => ({ ...one, verdict: verdicts[i] ?? verdicts[0] })),
+    tokensOf(tasks).map((one, i) => ({ ...one, verdict: verdicts[i] ?? verdicts[0] })),
   )
   expect(answers).toEqual(['settled', 'settled', 'settled'])
   expect(await topic.counts()).toEqual({ pending: 0, due: 0, claimed: 0, dead: 2 })

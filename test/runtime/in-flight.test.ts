@@ -24,7 +24,7 @@ async function running() {
 }
 
 describe('cancel of a task in flight', () => {
-  it('says so, aborts the signal, and no attempt follows a failure', async () => {
+  it('answers in-flight, aborts the signal, and no attempt follows a failure', async () => {
     const { toc, topic, end, seen, fails } = await running()
     fails()
     expect(await topic.cancel('a')).toEqual({ key: 'a', outcome: 'in-flight' })
@@ -51,7 +51,7 @@ describe('cancel of a task in flight', () => {
 })
 
 describe('replace of a task in flight', () => {
-  it('supersedes it: the older outcome does not count, the newer fires at its time', async () => {
+  it('supersedes it: the outcome of the old task is stale, the new task fires at its time', async () => {
     const { toc, topic, end, seen, fails } = await running()
     fails()
     const answer = await topic.schedule({ key: 'a', delay: '10s', payload: 'second' })
@@ -73,7 +73,7 @@ describe('replace of a task in flight', () => {
     await toc.close()
   })
 
-  it('keep leaves it, and says that it is in flight', async () => {
+  it('keep does not change it, and answers inFlight', async () => {
     const { toc, topic, end, seen } = await running()
     const answer = await topic.schedule({ key: 'a', delay: '10s', payload: 'second', onConflict: 'keep' })
     expect(answer).toMatchObject({ outcome: 'kept', inFlight: true })
@@ -84,7 +84,7 @@ describe('replace of a task in flight', () => {
   })
 })
 
-it('reschedule of a task in flight leaves it alone and says so', async () => {
+it('reschedule of a task in flight does not change it, and answers in-flight', async () => {
   const { toc, topic, end, seen, fails } = await running()
   fails()
   expect(await topic.reschedule('a', { delay: '1h' })).toEqual({

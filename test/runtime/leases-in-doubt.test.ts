@@ -1,4 +1,4 @@
-/** What is held, and what the ledger says of it, when answers are late, lost, or differ from task to task. */
+/** Leases of held tasks when the ledger's answers are late, lost, or differ from task to task. */
 import { describe, expect, it } from 'vitest'
 import type { ExtendAnswer } from '../../src/ledger.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
@@ -22,11 +22,11 @@ async function pair() {
   return { lives, fences }
 }
 
-/** Extensions are answered so, once they may go on. */
-function heldUp(lives: Lives, answer: (key: string) => ExtendAnswer): () => void {
-  let goOn = () => {}
+/** Delays the answers to extensions until the returned function is called. */
+function delayed(lives: Lives, answer: (key: string) => ExtendAnswer): () => void {
+  let proceed = () => {}
   const held = new Promise<void>((resolve) => {
-    goOn = resolve
+    proceed = resolve
   })
   lives.faults.ledger = {
     async extend(_topic, places) {
@@ -34,24 +34,24 @@ function heldUp(lives: Lives, answer: (key: string) => ExtendAnswer): () => void
       return places.map(({ key }) => answer(key))
     },
   }
-  return () => goOn()
+  return () => proceed()
 }
 
-describe('leases that could not be prolonged, and stamps that came again', () => {
-  it('one of a claim is stale (somebody else took it): its holder is told', async () => {
+describe('leases that could not be extended, and stamps that were issued twice', () => {
+  it('one task of a claim is stale (another process took it): its holder is fenced', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
     const { stamp, tasks } = await lives.claim(A, { req: 'r' })
     expect(tasks).toHaveLength(2)
     await lives.advance(LEASE_MS + 1_000)
-    // Another process takes one of them; then we wake up and prolong.
+    // Another process takes one of them; then we wake up and extend.
     const request = { stamp: stamp + 1, leaseMs: LEASE_MS, nowMs: lives.clock.now(), alone: false }
     expect(await lives.ledger.claim(TOPIC, request, [place(A)])).toMatchObject([{ kind: 'ours' }])
     const answer = await lives.store.extend(AT, 'r', LEASE_MS)
     await lives.advance(LEASE_MS / 2)
-    expect({ answer, told: fences.map(({ key }) => key) }).toEqual({ answer: 'extended', told: [A] })
+    expect({ answer, fenced: fences.map(({ key }) => key) }).toEqual({ answer: 'extended', fenced: [A] })
   })
-  it('locked, then stale: the warning is not called off', async () => {
+  it('locked, then stale: the fence is not cancelled', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
     await lives.claim(A, { req: 'r' })
@@ -68,7 +68,7 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     await lives.advance(10_000)
     expect(fences.map(({ key }) => key)).toEqual([A])
   })
-  it('a repeated claim: the lease counts from the first asking', async () => {
+  it('a repeated claim: the lease counts from the first request', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
     const { ledger } = lives
@@ -90,14 +90,14 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     expect(fences).toHaveLength(1)
     expect((fences[0]?.ms ?? 0) - t0).toBeLessThan(LEASE_MS)
   })
-  it('the answer to an extend comes after its tasks are settled: no timer, no fence, no stamp is left', async () => {
+  it('the answer to an extend arrives after its tasks are settled: no timer, no fence, no stamp is left', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
-    const goOn = heldUp(lives, (key) => (key === A ? 'locked' : 'extended'))
+    const proceed = delayed(lives, (key) => (key === A ? 'locked' : 'extended'))
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
-    goOn()
+    proceed()
     await extending
     const { clock } = lives
     await lives.dieAndComeBack()
@@ -105,21 +105,21 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     clock.moveTo(clock.monotonicNow() + LEASE_MS)
     expect({ left, fences }).toEqual({ left: 0, fences: [] })
   })
-  it('the same: the stamp is free', async () => {
+  it('the answer to an extend arrives after its tasks are settled: the stamp is free', async () => {
     const { lives } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
-    const goOn = heldUp(lives, () => 'extended')
+    const proceed = delayed(lives, () => 'extended')
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     for (const key of [A, B]) expect(await lives.settle(key, stamp)).toBe('settled')
-    goOn()
+    proceed()
     await extending
     const fresh = new MemoryTimetable(lives.clock, seededRandom(2))
     lives.faults.table = instead(fresh)
     await lives.schedule(A)
     expect(keysOf((await lives.claim(A)).tasks)).toEqual([A])
   })
-  it('a stamp is not given again after a rescue: the late word of its holder is stale', async () => {
+  it('a stamp is not issued again after a rescue: a late settle of its holder is stale', async () => {
     const { lives } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
@@ -136,7 +136,7 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const late = await lives.settle(A, stamp)
     expect({ got: keysOf(second.tasks), late }).not.toEqual({ got: [A], late: 'settled' })
   })
-  it('locked: it has a limit of its own at once, and not any more when it is prolonged', async () => {
+  it('locked: the task gets its own limit at once, which is lifted when it is extended', async () => {
     const { lives } = await pair()
     await using _ = lives
     const limits: { key: string; endMs: number | null }[] = []
@@ -155,19 +155,19 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     await lives.store.extend(AT, 'r', LEASE_MS)
     expect(limits.slice(1)).toEqual([{ key: A, endMs: null }])
   })
-  it('a lease that is over while it is being extended is not rescued: what the ledger says comes first', async () => {
+  it('a lease that ends while it is being extended is not rescued before the ledger answers', async () => {
     const { lives } = await pair()
     await using _ = lives
     const { stamp } = await lives.claim(A, { req: 'r' })
     await lives.advance(LEASE_MS + 1_000)
-    // As after a stall: the extension is on its way when the cell is looked at again.
+    // As after a stall: the extension is under way when the cell is claimed again.
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     await lives.claim(A, { limit: 0 })
     expect(await extending).toBe('extended')
     expect(await lives.store.extend(AT, 'r', LEASE_MS)).toBe('extended')
     expect(await lives.settle(A, stamp)).toBe('settled')
   })
-  it('all of a claim locked for longer than its lease: whoever runs is told', async () => {
+  it('all tasks of a claim locked for longer than its lease: running handlers are fenced', async () => {
     const { lives, fences } = await pair()
     await using _ = lives
     await lives.claim(A, { req: 'r' })
@@ -182,11 +182,11 @@ describe('leases that could not be prolonged, and stamps that came again', () =>
     const { lives } = await pair()
     await using _ = lives
     await lives.claim(A, { req: 'r' })
-    const goOn = heldUp(lives, (key) => (key === A ? 'locked' : 'extended'))
+    const proceed = delayed(lives, (key) => (key === A ? 'locked' : 'extended'))
     const extending = lives.store.extend(AT, 'r', LEASE_MS)
     const { clock } = lives
     await lives.dieAndComeBack()
-    goOn()
+    proceed()
     await extending
     expect(clock.timerCount).toBe(0)
   })

@@ -7,7 +7,7 @@ import type { TaskStore } from '../../src/store.ts'
 import { faultyTocsin, gate, quickTocsin, wrapped } from './harness.ts'
 
 describe('a handler that runs for long', () => {
-  it('keeps its lease, however long it runs: nobody else gets the task', async () => {
+  it('keeps its lease, however long it runs: no other call gets the task', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { lease: '30s', timeout: '1h' })
     const end = gate()
@@ -25,7 +25,7 @@ describe('a handler that runs for long', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('is told to stop past its timeout; that is a failure, its place is free, its answer is not heard', async () => {
+  it('is aborted at its timeout: the attempt failed, its permit is free, its answer is ignored', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<string>('t', { timeout: '1m', retry: { min: '10s', jitter: 0 } })
     const end = gate()
@@ -36,7 +36,7 @@ describe('a handler that runs for long', () => {
         if (payload === 'hangs' && attempt === 1) {
           signal.addEventListener('abort', () => reasons.push((signal.reason as { code: string }).code))
           await end.opened
-          return { dead: 'too late to say so' }
+          return { dead: 'after the timeout' }
         }
         handled.push(payload)
       },
@@ -58,7 +58,7 @@ describe('a handler that runs for long', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('that hangs for ever is dead at its last attempt', async () => {
+  it('that hangs forever is dead at its last attempt', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { timeout: '1s', retry: { maxAttempts: 2 } })
     topic.consume(() => new Promise(() => {}))
@@ -67,7 +67,7 @@ describe('a handler that runs for long', () => {
     expect(await topic.get('a')).toMatchObject({ state: 'dead', deadCause: 'attempts' })
   })
 
-  it('asks for its signal after the abort: it is aborted already', async () => {
+  it('gets an aborted signal if it reads it after the abort', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { timeout: '1s', retry: { maxAttempts: 1 } })
     const end = gate()
@@ -85,7 +85,7 @@ describe('a handler that runs for long', () => {
 })
 
 describe('a lease that is lost', () => {
-  it('is told to the handler; what it answers is stale and changes nothing', async () => {
+  it('aborts the handler, whose outcome is stale and changes nothing', async () => {
     await using toc = faultyTocsin((timetable) => wrapped(timetable, { extend: async () => 'stale' }))
     const topic = toc.topic<null>('t', { lease: '30s' })
     const end = gate()
@@ -96,7 +96,7 @@ describe('a lease that is lost', () => {
       if (calls > 1) return
       signal.addEventListener('abort', () => reasons.push((signal.reason as { code: string }).code))
       await end.opened
-      return { dead: 'nobody listens' }
+      return { dead: 'after the lease' }
     })
     await topic.schedule({ key: 'a', delay: 0, payload: null })
     await toc.advance('11s')
@@ -126,7 +126,7 @@ describe('a lease that is lost', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('three times in a row, the last time alone: poison, and the others are spared', async () => {
+  it('three times in a row, the last time alone: poison, and no other task is affected', async () => {
     await using toc = faultyTocsin((timetable) => wrapped(timetable, { extend: async () => 'stale' }))
     const topic = toc.topic<string>('t', { lease: '10s', timeout: '15s' })
     const dead: unknown[] = []
@@ -140,7 +140,7 @@ describe('a lease that is lost', () => {
       if (payload === 'killer') {
         killerRuns++
         if (killerRuns === 3) runningBesideKiller = running - 1
-        // As if the process died: it never answers, and its place is only freed by the timeout.
+        // As if the process died: the handler never answers, and only the timeout releases its permit.
         await new Promise(() => {})
       }
       done.push(payload)
@@ -151,14 +151,14 @@ describe('a lease that is lost', () => {
     await toc.advance('10m')
     expect(done.length).toBe(50)
     expect(killerRuns).toBe(3)
-    // The two earlier runs still hang here: they are what a dead process would have taken with it.
+    // The two earlier runs still hang here. A process that really died would have ended them.
     expect(runningBesideKiller).toBeLessThanOrEqual(2)
     expect(dead).toEqual([['killer', 'poison']])
     expect(await topic.get('killer')).toMatchObject({ state: 'dead', deadCause: 'poison', attempt: 1 })
   })
 })
 
-/** A claim whose answer takes longer than its lease. */
+/** Delays the answer of the first claim that takes tasks. */
 function slowFirstClaim(timetable: TaskStore, clock: Clock, delayMs: number): TaskStore {
   let first = true
   return wrapped(timetable, {
@@ -173,13 +173,13 @@ function slowFirstClaim(timetable: TaskStore, clock: Clock, delayMs: number): Ta
   })
 }
 
-/** How old the claims were under which handlers started, in ms. */
+/** Returns the age of the claim at each handler start, in ms. */
 async function startsAfterSlowClaim(makeClock: (startMs: number) => VirtualClock): Promise<number[]> {
   const clock = makeClock(Date.parse('2026-11-11T00:00:00Z'))
   const toc = new TestTocsin(clock, 60, (timetable) => slowFirstClaim(timetable, clock, 31_000))
   const topic = toc.topic<null>('t', { lease: '30s' })
   const starts: number[] = []
-  // The id of a task that was never delivered before ends in the stamp of its claim: the moment it was made.
+  // The id of a task that was never delivered before ends in the stamp of its claim, which is the time of the claim.
   topic.consume(async ({ id }) => void starts.push(toc.now().getTime() - Number(id.split('/').at(-1))))
   await topic.schedule({ key: 'a', delay: 0, payload: null })
   await toc.advance('5m')
@@ -193,14 +193,14 @@ describe('a handler does not start after its lease', () => {
     expect(ages[0]).toBeLessThan(30_000)
   }
 
-  it('when the answer to the claim came late: given back, claimed anew, and handled once', async () => {
+  it('when the answer to the claim was late: the task is given back, claimed again, and handled once', async () => {
     check(await startsAfterSlowClaim((startMs) => new VirtualClock(startMs)))
   })
 
-  it('and this test sees it when it does: planted, a clock that stands still while a claim is under way', async () => {
+  it('is tested: with a planted clock that stands still while a claim is under way, the check fails', async () => {
     class StuckClock extends VirtualClock {
       override monotonicNow(): number {
-        // Everything within a minute seems to be one moment: trust never ends.
+        // All times within a minute are the same: leases seem never to end.
         return Math.floor(super.monotonicNow() / 60_000) * 60_000
       }
     }
@@ -210,7 +210,7 @@ describe('a handler does not start after its lease', () => {
 })
 
 describe('a blocked event loop', () => {
-  it('past the lease: nothing is lost, nothing crashes, each task ends done', async () => {
+  it('past the lease: no task is lost, nothing crashes, each task is done', async () => {
     const { Tocsin } = await import('tocsin')
     await using toc = await Tocsin.open({ timetable: 'memory:', logger: false })
     const topic = toc.topic<number>('t', { lease: '100ms', slots: 1 })

@@ -34,7 +34,7 @@ describe('what a handler does', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('asks for a retry: a failure, at the time it asked for', async () => {
+  it('returns { retry }: a failure, retried after the given delay', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     const firedAt: number[] = []
@@ -55,7 +55,7 @@ describe('what a handler does', () => {
     expect(firedAt).toEqual([5_000, 15_000])
   })
 
-  it('throws: retried with growing waits, dead at the last attempt, with the last error', async () => {
+  it('throws: retried with backoff, dead at the last attempt, with the last error', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { retry: { maxAttempts: 4, min: '1s', max: '3s' } })
     const firedAt: number[] = []
@@ -90,7 +90,7 @@ describe('what a handler does', () => {
     expect(await topic.get('a')).toMatchObject({ state: 'pending', attempt: 2, lastError: described })
   })
 
-  it('throws before it returns a promise: the same', async () => {
+  it('throws before it returns a promise: a failure', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume(() => {
@@ -101,7 +101,7 @@ describe('what a handler does', () => {
     expect((await topic.get('a'))?.lastError).toBe('Error: at once')
   })
 
-  it('says dead: no retry', async () => {
+  it('returns { dead }: no retry', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume(async () => ({ dead: 'shop closed' }))
@@ -122,7 +122,7 @@ describe('what a handler does', () => {
     ['two outcomes', { snooze: '1s', dead: 'x' }],
     ['a bad duration', { snooze: '5 min' }],
     ['a typo', { snoze: '1s' }],
-  ])('returns %s, which is no outcome: a failure, never taken for done', async (_, returned) => {
+  ])('returns %s, which is not an outcome: a failure, never taken for done', async (_, returned) => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume((async () => returned) as unknown as () => Promise<void>)
@@ -153,7 +153,7 @@ describe('what a batch handler does', () => {
     expect((await run(undefined)).states).toEqual(['ended', 'ended', 'ended', 'ended'])
   })
 
-  it('gets what is due at one moment in one call', async () => {
+  it('gets all tasks that are due at the same time in one call', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     const sizes: number[] = []
@@ -204,7 +204,7 @@ describe('what a batch handler does', () => {
   })
 
   it.each([[[]], [[undefined, undefined, undefined]], [new Array(5).fill(undefined)]])(
-    'returns a wrong number of outcomes: all are retried, by code',
+    'returns a wrong number of outcomes: all are retried, with the code outcome-count',
     async (returned) => {
       const { states, errors } = await run(returned)
       expect(states).toEqual([2, 2, 2, 2])
@@ -228,7 +228,7 @@ describe('what a batch handler does', () => {
 })
 
 describe('a guard', () => {
-  it('ends what has nothing left to do, without an attempt, and asks about many at once', async () => {
+  it('ends obsolete tasks without an attempt, and gets many tasks per call', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<number>('t')
     const asked: number[] = []
@@ -263,9 +263,9 @@ describe('a guard', () => {
 
   it.each([
     ['throws', () => Promise.reject(new Error('guard down'))],
-    ['answers too few', async () => [true]],
-    ['answers no booleans', async () => [1, 1, 1] as unknown as boolean[]],
-  ])('that %s fails the attempt of all it was asked about', async (_, guard) => {
+    ['returns too few answers', async () => [true]],
+    ['returns no booleans', async () => [1, 1, 1] as unknown as boolean[]],
+  ])('that %s fails the attempts of all its tasks', async (_, guard) => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     let handled = 0
@@ -278,7 +278,7 @@ describe('a guard', () => {
   })
 })
 
-it('a Tocsin error keeps its code on the way into a task', async () => {
+it('a TocsinError that a handler throws becomes the last error of the task', async () => {
   await using toc = quickTocsin()
   const topic = toc.topic<null>('t')
   topic.consume(() => Promise.reject(new TocsinError('closed', 'the other one was closed')))
@@ -287,7 +287,7 @@ it('a Tocsin error keeps its code on the way into a task', async () => {
   expect((await topic.get('a'))?.lastError).toBe('TocsinError: the other one was closed')
 })
 
-it('a guard that hangs times out like a handler, and its places are free again', async () => {
+it('a guard that hangs times out like a handler, and its permits are free again', async () => {
   await using toc = quickTocsin()
   const topic = toc.topic<string>('t', { timeout: '10s', retry: { min: '1m' } })
   const handled: string[] = []

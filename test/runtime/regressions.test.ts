@@ -1,4 +1,4 @@
-/** Found by attacking the engine; each was red once. */
+/** Regression tests: each of these bugs was found by attacking the engine. */
 import { type Task, Tocsin, TocsinError } from 'tocsin'
 import { describe, expect, it } from 'vitest'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
@@ -14,7 +14,7 @@ const keysInCell = (cell: number, count: number): string[] => {
   return keys
 }
 
-/** A timetable on which leases get lost while `isLosing`. */
+/** Wraps a timetable so that extend and settle fail, and leases are lost, while `isLosing`. */
 function losing(isLosing: () => boolean) {
   const orFail = <A>(call: () => Promise<A>) => (isLosing() ? Promise.reject(new Error('away')) : call())
   return (timetable: TaskStore) =>
@@ -33,7 +33,7 @@ async function makeSuspect(toc: TestTocsin, topicName: string, keys: string[]): 
     const infos = await Promise.all(keys.map((key) => topic.get(key)))
     if (infos.every((info) => info?.state === 'pending' && info.deliveries >= 2)) return
   }
-  throw new Error('it did not become a suspect')
+  throw new Error('the tasks did not become suspects')
 }
 
 describe('suspects', () => {
@@ -49,7 +49,7 @@ describe('suspects', () => {
     })
     await makeSuspect(toc, 't', ['s'])
     isLosing = false
-    // For so long it waits to be alone.
+    // The suspect waits for at most one lease to run alone.
     await topic.configure({ lease: '1m' })
     await topic.schedule({ key: 'long', delay: 0, payload: 0 })
     await toc.advance('8s')
@@ -63,7 +63,7 @@ describe('suspects', () => {
     expect(seen.sort((a, b) => (a < b ? -1 : 1))).toEqual(['a', 'b', 'c'])
   })
 
-  it('of one cell are run one after the other without waiting for looks', async () => {
+  it('of one cell run one after the other without waiting for looks', async () => {
     let isLosing = true
     await using toc = faultyTocsin((timetable) =>
       wrapped(losing(() => isLosing)(timetable), { lookMs: 3_600_000 }),
@@ -95,7 +95,7 @@ describe('suspects', () => {
 })
 
 describe('a consumer that drains for a suspect', () => {
-  it('gives up after a lease when a handler takes its time: the others go on', async () => {
+  it('gives up after one lease if a handler still runs: the other tasks continue', async () => {
     let isLosing = true
     await using toc = faultyTocsin(losing(() => isLosing))
     const topic = toc.topic<number>('t', { lease: '1s', timeout: '1h' })
@@ -114,8 +114,8 @@ describe('a consumer that drains for a suspect', () => {
   })
 })
 
-describe('answers with holes', () => {
-  it('of a batch handler: a hole is nothing returned, done', async () => {
+describe('return values with holes', () => {
+  it('of a batch handler: a hole means done', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consumeBatch(async (tasks) => new Array(tasks.length) as undefined[])
@@ -124,7 +124,7 @@ describe('answers with holes', () => {
     expect(await topic.get('a')).toBeNull()
   })
 
-  it('of a guard: a failure, as it is no boolean', async () => {
+  it('of a guard: a failure, because a hole is not a boolean', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume(async () => {}, { guard: async (tasks) => new Array(tasks.length) as boolean[] })
@@ -161,7 +161,7 @@ describe('a schema', () => {
   const schemaOf = (validate: (value: unknown) => unknown) =>
     ({ '~standard': { version: 1, vendor: 'test', validate } }) as StandardSchemaV1<unknown, unknown>
 
-  it('that never answers at delivery is under the handler’s timeout', async () => {
+  it('that never settles at delivery is ended by the handler’s timeout', async () => {
     await using toc = quickTocsin()
     let hangs = false
     const schema = schemaOf((value) => (hangs && value === 'a' ? new Promise(() => {}) : { value }))
@@ -177,7 +177,7 @@ describe('a schema', () => {
     expect(await topic.get('a').then((info) => info?.state)).toBe('dead')
   })
 
-  it('that never answers at schedule gives up after 10 s and lets later writes through', async () => {
+  it('that never settles at schedule times out after 10 s and lets later writes through', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic('t', {
       schema: schemaOf((value) => (value === 'a' ? new Promise(() => {}) : { value })),
@@ -189,7 +189,7 @@ describe('a schema', () => {
     expect((await second).outcome).toBe('created')
   })
 
-  it('whose promise is of another library is waited for', async () => {
+  it('that returns a thenable of another library is awaited', async () => {
     await using toc = quickTocsin()
     const thenable = {
       then: (resolve: (result: unknown) => void) => resolve({ issues: [{ message: 'no' }] }),
@@ -200,25 +200,28 @@ describe('a schema', () => {
   })
 
   it.each([
-    ['issues that are no list', { issues: null }],
-    ['a path that is none', { issues: [{ message: 'no', path: 5 }] }],
-    ['a step that is none', { issues: [{ message: 'no', path: [null] }] }],
-  ])('that answers %s at delivery has refused: the task is dead, nothing else suffers', async (_, answer) => {
-    await using toc = quickTocsin()
-    let isBroken = false
-    const topic = toc.topic('t', {
-      schema: schemaOf((value) => (isBroken && value === 'a' ? answer : { value })),
-    })
-    const seen: unknown[] = []
-    topic.consume(async ({ payload }) => void seen.push(payload), { concurrency: 1 })
-    await topic.scheduleMany(['a', 'b'].map((key) => ({ key, delay: '1s', payload: key })))
-    isBroken = true
-    await toc.advance('2s')
-    expect(seen).toEqual(['b'])
-    expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0, dead: 1 })
-  })
+    ['issues that are not a list', { issues: null }],
+    ['an invalid path', { issues: [{ message: 'no', path: 5 }] }],
+    ['an invalid step of a path', { issues: [{ message: 'no', path: [null] }] }],
+  ])(
+    'that returns %s at delivery rejects the payload: the task is dead, the others are not affected',
+    async (_, answer) => {
+      await using toc = quickTocsin()
+      let isBroken = false
+      const topic = toc.topic('t', {
+        schema: schemaOf((value) => (isBroken && value === 'a' ? answer : { value })),
+      })
+      const seen: unknown[] = []
+      topic.consume(async ({ payload }) => void seen.push(payload), { concurrency: 1 })
+      await topic.scheduleMany(['a', 'b'].map((key) => ({ key, delay: '1s', payload: key })))
+      isBroken = true
+      await toc.advance('2s')
+      expect(seen).toEqual(['b'])
+      expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0, dead: 1 })
+    },
+  )
 
-  it('that answers nothing has refused', async () => {
+  it('that returns nothing rejects the payload', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic('t', { schema: schemaOf(() => undefined) })
     const refused = await topic.schedule({ delay: 0, payload: 1 }).catch((error: unknown) => error)
@@ -227,7 +230,7 @@ describe('a schema', () => {
 })
 
 describe('a task that was cancelled', () => {
-  it('while its guard thought, past the lease, is not started', async () => {
+  it('while its guard ran, past the lease, is not started', async () => {
     await using toc = faultyTocsin((timetable) =>
       wrapped(timetable, { lookMs: 1_000, extend: () => Promise.reject(new Error('away')) }),
     )
@@ -267,7 +270,7 @@ it('a logger that throws stops nothing', async () => {
   expect(await topic.get('a').then((info) => info?.state)).toBe('dead')
 })
 
-it('stop ends while outcomes cannot be recorded: by the end of the lease', async () => {
+it('stop ends by the end of the lease if outcomes cannot be recorded', async () => {
   const toc = faultyTocsin((timetable) =>
     wrapped(timetable, { settle: () => Promise.reject(new Error('away')) }),
   )
@@ -301,7 +304,7 @@ it('a cell whose claims fail does not hold up the other cells of its slot', asyn
   expect(seen.sort((a, b) => (a < b ? -1 : 1))).toEqual([...healthy].sort((a, b) => (a < b ? -1 : 1)))
 })
 
-it('a claim whose answer was lost is repeated: nothing waits for a lease, no lease is lost', async () => {
+it('a claim whose reply was lost is repeated: no task waits for a lease to end, no lease is lost', async () => {
   let lost = 1
   await using toc = faultyTocsin((timetable) =>
     wrapped(timetable, {
@@ -320,7 +323,7 @@ it('a claim whose answer was lost is repeated: nothing waits for a lease, no lea
   expect(seen).toEqual([[1, 100]])
 })
 
-it('after a stall the process keeps what it holds: leases are extended before anything is claimed', async () => {
+it('after a stall the process keeps the tasks that it holds: leases are extended before the next claim', async () => {
   await using toc = await Tocsin.open({ timetable: 'memory:', logger: false })
   const topic = toc.topic<null>('t', { lease: '200ms', slots: 1 })
   const [held] = keysInCell(2, 1) as [string]
@@ -329,7 +332,7 @@ it('after a stall the process keeps what it holds: leases are extended before an
   const blocked = gate()
   topic.consume(async ({ key }) => {
     if (key === held) return end.opened
-    // Blocks the event loop past the lease of the other, inside the pass of the puller that looks after both cells.
+    // Blocks the event loop past the lease of the other task, inside the pass of the puller of both cells.
     const untilMs = systemClock.monotonicNow() + 400
     while (systemClock.monotonicNow() < untilMs);
     blocked.open()
@@ -358,7 +361,7 @@ it('cancelling 20,000 tasks in flight does not take quadratic time', async () =>
   end.open()
 })
 
-it('cancelBy ends while others write on and on through a slow schema', async () => {
+it('cancelBy ends while other callers keep writing through a slow schema', async () => {
   await using toc = quickTocsin()
   const slow = {
     '~standard': {
@@ -385,12 +388,12 @@ it('cancelBy ends while others write on and on through a slow schema', async () 
   expect(writes).toBeLessThan(5_000)
 })
 
-it('a lease made shorter live, its extension’s answer lost: no start after the task could be somebody else’s', async () => {
+it('a lease is shortened live and the reply to its extension is lost: no handler starts after the shorter lease', async () => {
   let extensions = 0
   await using toc = faultyTocsin((timetable) =>
     wrapped(timetable, {
       lookMs: 1_000,
-      // The first takes effect and its answer is lost; those after it do not get through.
+      // The first extension takes effect and its reply is lost; the later ones fail.
       extend: async (at, req, leaseMs) => {
         if (++extensions === 1) await timetable.extend(at, req, leaseMs)
         throw new Error('away')
@@ -409,7 +412,7 @@ it('a lease made shorter live, its extension’s answer lost: no start after the
   await topic.schedule({ key: 'a', delay: 0, payload: null })
   await toc.advance('1s')
   await topic.configure({ lease: '1s' })
-  // The extension after a third of the old lease makes it the new one, and nobody here hears of it.
+  // The extension after a third of the old lease applies the new one, and its reply is lost.
   await toc.advance('12s')
   expect((await topic.cancel('a')).outcome).toBe('cancelled')
   end.open()
@@ -417,10 +420,10 @@ it('a lease made shorter live, its extension’s answer lost: no start after the
   expect(starts).toBe(0)
 })
 
-it('close with no time left does not tell a late write that it is in', async () => {
+it('close with a timeout of 0 does not confirm a write that was not made', async () => {
   const toc = await Tocsin.open({ timetable: 'memory:' })
   const topic = toc.topic<number>('t')
-  // Far more than can be written in the millisecond until then.
+  // Far more than can be written before the close.
   const tasks = Array.from({ length: 100_000 }, (_, i) => ({ key: `k${i}`, delay: '1h', payload: i }))
   const writing = topic.scheduleMany(tasks).then(
     () => 'written',
@@ -430,7 +433,7 @@ it('close with no time left does not tell a late write that it is in', async () 
   expect(['interrupted', 'closed']).toContain(await writing)
 })
 
-it('a task cancelled in flight that ends dead is announced', async () => {
+it('a task that was cancelled in flight and ends dead emits an event', async () => {
   await using toc = quickTocsin()
   const topic = toc.topic<null>('t')
   const dead: string[] = []
@@ -448,7 +451,7 @@ it('a task cancelled in flight that ends dead is announced', async () => {
   expect(dead).toEqual(['a: handler'])
 })
 
-it('stopping while a suspect’s start is being recorded does not wait for nothing', async () => {
+it('stop does not wait for its timeout while a suspect’s start is being recorded', async () => {
   let isLosing = true
   const recorded = gate()
   const toc = faultyTocsin((timetable) =>

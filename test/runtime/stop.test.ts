@@ -19,7 +19,7 @@ describe('stop', () => {
     expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0 })
   })
 
-  it('after its timeout aborts and gives back: due at once, no failure', async () => {
+  it('aborts handlers after its timeout and gives their tasks back: due at once, no failure', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     const reasons: unknown[] = []
@@ -47,7 +47,7 @@ describe('stop', () => {
     expect(attempts).toEqual([1])
   })
 
-  it('gives back what was claimed ahead and never started, as if nobody had touched it', async () => {
+  it('gives back prefetched tasks that never started, as if they had not been claimed', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t', { slots: 1 })
     const end = gate()
@@ -71,7 +71,7 @@ describe('stop', () => {
     end.open()
   })
 
-  it('called twice gives one answer, also while the first is under way', async () => {
+  it('called twice returns the same report, also while the first call is under way', async () => {
     await using toc = quickTocsin()
     const consumer = toc.topic('t').consume(async () => {})
     const both = await Promise.all([consumer.stop(), consumer.stop()])
@@ -79,7 +79,7 @@ describe('stop', () => {
     expect(await consumer.stop()).toEqual(both[0])
   })
 
-  it('of one consumer leaves the others of the topic at work', async () => {
+  it('of one consumer does not stop the other consumers of the topic', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     const seen: string[] = []
@@ -109,7 +109,7 @@ describe('two consumers of one topic', () => {
 })
 
 describe('close', () => {
-  it('stops every consumer, refuses what comes after, and can be called again', async () => {
+  it('stops every consumer, rejects later calls, and can be called again', async () => {
     const toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume(async () => {})
