@@ -1,6 +1,6 @@
 /**
- * What every command of this repository does first: check Node.js, install, build. It uses nothing that has to be
- * installed, so that it runs on a fresh clone. Run by itself (`npm run build`) it does all three.
+ * The first step of every command of this repository: check Node.js, install, build. It imports no dependency, so that it
+ * runs on a fresh clone. Run by itself (`npm run build`) it does all three.
  */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -20,7 +20,7 @@ const at = (...path) => join(root, ...path)
 const INSTALL_STAMP = at('node_modules', '.tocsin-lock-hash')
 const BUILD_STAMP = at('node_modules', '.tocsin-build-hash')
 
-/** A failure that we can explain: what failed, and what to do about it. */
+/** A failure with an explanation: what failed, and what to do about it. */
 class BootstrapFailure extends Error {
   constructor(what, advice) {
     super(what)
@@ -29,8 +29,8 @@ class BootstrapFailure extends Error {
 }
 
 /**
- * Makes the repository ready to run. Says what it does while it runs. Returns false, having said why and set the
- * exit code to 1, when it could not.
+ * Makes the repository ready to run, and prints what it does. On failure it prints the reason, sets the exit code to 1 and
+ * returns false.
  */
 export async function bootstrap({ build }) {
   try {
@@ -84,7 +84,7 @@ function installEnv() {
   return hasHeaders ? { npm_config_nodedir: prefix } : {}
 }
 
-/** The npm that runs us, if one does: PATH may hold another, or none. */
+/** The npm that started this process, if one did: PATH may hold another one, or none. */
 function npm(...args) {
   const cli = process.env.npm_execpath
   if (cli?.endsWith('npm-cli.js') && existsSync(cli)) return [process.execPath, [cli, ...args]]
@@ -101,7 +101,7 @@ async function compile() {
   ])
   if (existsSync(at('dist', 'index.js')) && (await readStamp(BUILD_STAMP)) === wanted) return
   console.log('building dist …')
-  // What was deleted from src must not stay in dist.
+  // Files deleted from src must not stay in dist.
   await rm(at('dist'), { recursive: true, force: true })
   const code = await run(process.execPath, [bin('typescript', 'tsc'), '-p', 'tsconfig.build.json'])
   if (code !== 0) {
@@ -110,19 +110,19 @@ async function compile() {
       'The compiler says why above. Mend src, or check out a commit that builds, then run this command again.',
     )
   }
-  // Scripts are read at run time, by their place beside the module that runs them. The compiler leaves them behind.
+  // Lua scripts are read at run time from beside the module that runs them. The compiler does not copy them.
   for (const file of sources.filter((source) => source.endsWith('.lua'))) {
     await cp(file, at('dist', relative(at('src'), file)))
   }
   await writeFile(BUILD_STAMP, wanted)
 }
 
-/** The script of a dev dependency. Started by its path: npx would look for it, and may offer to download it. */
+/** The path of a dev dependency's script. npx would search for it, and may offer to download it. */
 export const bin = (name, script = name) => at('node_modules', name, 'bin', script)
 
 /**
- * Runs a program to its end and returns its exit code. Ctrl-C reaches the program by itself, as it does everything
- * in the foreground of the terminal: we wait for it to end in its own way.
+ * Runs a program to its end and returns its exit code. The terminal sends Ctrl-C to the program as well, as to everything in
+ * the foreground: this process ignores it and waits for the program to end.
  */
 export function run(command, args, { env = {}, stdin = 'inherit', output = 'inherit' } = {}) {
   const child = spawn(command, args, {

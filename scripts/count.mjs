@@ -1,6 +1,6 @@
 /**
- * Counts a report of vitest (its JSON reporter). The exit code has the last word: a crash, an unhandled error, a
- * file that does not load or leaks a timer, and a run without tests are failures although no single test failed.
+ * Counts the results in a report of vitest (its JSON reporter). The exit code decides: a crash, an unhandled error, a file
+ * that does not load or leaks a timer, and a run without tests count as a failure although no single test failed.
  */
 export function count(exitCode, report) {
   if (report === undefined) return { passed: 0, failed: 1, skipped: 0 }

@@ -1,7 +1,6 @@
 /**
- * The real servers that tests talk to, and the tools for them: what is on PATH is used, what is missing is installed
- * where that is ours to do (as root, with apt), and otherwise this says what is missing and how to get it. Silent
- * when all is there.
+ * Finds the servers and tools that tests need on PATH, installs the missing ones with apt if it runs as root, and otherwise
+ * prints what is missing and how to install it. Prints nothing if all are found.
  */
 import { execFileSync } from 'node:child_process'
 import { accessSync, constants, statSync } from 'node:fs'
@@ -99,10 +98,10 @@ export const NEEDED = [
 
 const VERSION_WITHIN_MS = 10_000
 const LOG_TAIL_LINES = 20
-/** Exit codes above this are a signal's: somebody has pressed Ctrl-C. */
+/** Exit codes above this mean that a signal ended the program: the user pressed Ctrl-C. */
 const ENDED_BY_SIGNAL = 128
 
-/** What this looks at and acts on. A test brings its own. */
+/** The machine that provision() inspects and changes. Tests pass their own. */
 export function thisHost() {
   return {
     env: process.env,
@@ -113,18 +112,18 @@ export function thisHost() {
   }
 }
 
-/** Makes sure that all of it is there. Returns false, having said why, when one is not. */
+/** Ensures that every program is installed. Returns false if one is missing or too old, after printing which and why. */
 export async function provision(needed = NEEDED, host = thisHost()) {
   const missing = needed.filter((row) => find(row, host) === undefined)
   const apt = find({ program: 'apt-get' }, host)
   if (missing.length > 0 && host.isRoot && apt !== undefined) {
     await installByApt(apt, missing, host).catch((error) => host.say(`installing failed: ${error.message}`))
   }
-  // Looked at again, also after an install that says it went well: what counts is what is there now.
+  // Check again, also after a successful install: only the programs that are found now count.
   return needed.map((row) => isThere(row, host)).every(Boolean)
 }
 
-/** The path of a program, or undefined. */
+/** Returns the path of a program, or undefined. */
 export function find({ program, folders = [] }, { env } = thisHost()) {
   const all = [...(env.PATH ?? '').split(delimiter).filter((folder) => folder !== ''), ...folders]
   return all.map((folder) => join(folder, program)).find(isProgram)
@@ -192,7 +191,7 @@ async function installByApt(apt, missing, host) {
     host.say(`${missing.map(({ program }) => program).join(', ')} missing: updating the package lists …`)
     const updated = await aptGet('update')
     if (updated > ENDED_BY_SIGNAL) return
-    // A list that cannot be fetched is no reason to give up: those that are there may do.
+    // Go on if a package list cannot be fetched: the present lists may suffice.
     if (updated !== 0) host.say('updating failed: going on with the lists that are there')
     host.say(`installing ${packages.join(' ')} by apt …`)
     const code = await aptGet('install', '-y', '--no-install-recommends', ...packages)
@@ -205,7 +204,7 @@ async function installByApt(apt, missing, host) {
   }
 }
 
-/** Runs apt-get without questions, waiting for another apt to end; what it prints is kept for the case of failure. */
+/** Runs apt-get without prompts, waiting for another apt to end. Its output goes to the log, which is shown on failure. */
 async function quietly(log, apt, args, { env }) {
   const output = await open(log, 'a')
   try {
@@ -220,9 +219,9 @@ async function quietly(log, apt, args, { env }) {
 }
 
 /**
- * Debian starts a service as soon as its package is installed. Tests start servers of their own, and the port of the
- * service may be somebody's. A policy that is there already is not ours to replace; containers have one that forbids.
- * Returns what lifts the ban.
+ * Keeps Debian from starting a service when its package is installed: tests start their own servers, and the port of the
+ * service may be in use. A policy that exists already is left alone; containers have one that forbids services. Returns a
+ * function that removes the policy.
  */
 async function forbidServices({ policyFile }) {
   try {

@@ -1,9 +1,9 @@
 /**
- * `npm test`: everything that can be red, and one last line that sums it up: `N passed, N failed`.
+ * `npm test`: every check of this repository, and one last line with the sum: `N passed, N failed`.
  *
  *   npm test                    lint and format, types, every test
  *   npm test -- retry           only the tests whose file matches; arguments go to vitest
- *   npm run test:long           also the tests that take their time, an hour (TOCSIN_LONG=1)
+ *   npm run test:long           also the long tests and more generated cases, about an hour (TOCSIN_LONG=1)
  *   npm run test:release        the same, with ten times as many generated cases: hours (TOCSIN_LONG=release)
  */
 import { existsSync } from 'node:fs'
@@ -35,7 +35,7 @@ if (await bootstrap({ build: true })) {
 process.exitCode = total.failed > 0 ? 1 : 0
 console.log(summary(total))
 
-/** Runs one step, adds what it counted to the total, and says how it went in a line. */
+/** Runs one step, adds its counts to the total, and prints its result and duration in a line. */
 async function step(name, work) {
   const started = performance.now()
   const counted = await work()
@@ -51,7 +51,7 @@ function asOne(...codes) {
 }
 
 async function lint() {
-  // Both always run: whoever has to mend one wants to hear of the other too.
+  // Both always run, so that one round shows the errors of both.
   const rules = await run(process.execPath, [bin('oxlint')])
   const format = await run(process.execPath, [bin('oxfmt'), '--check', '.'])
   return asOne(rules, format)

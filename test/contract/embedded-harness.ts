@@ -46,7 +46,7 @@ export async function openEmbedded({
   const settings = { ...settingsOf({}, topic), residentMs: LAST_INSTANT_MS }
   const configured = (any: string) => store.configure(any, () => settings)
   configured(topic)
-  // Whoever consumes a topic has its near tasks loaded.
+  // A process that consumes a topic has the topic's near tasks loaded.
   const unwatch = store.watch(topic, { wake() {}, fence() {}, limit() {}, missed() {} })
   const settle = async () => {
     for (let turns = 0; turns < 5; turns++) await systemClock.turn()
@@ -71,7 +71,7 @@ export async function openEmbedded({
   }
 }
 
-/** What a ledger adds is taken away: ended tasks, and the id of one that nobody had yet. Then the same cases hold. */
+/** Hides what a ledger adds to a timetable: ended tasks, and the id of a task that was never delivered. Then the same cases hold. */
 function withoutHistory(store: LedgerStore, configure: (topic: string) => void): Timetable {
   const get = async (topic: string, place: Place): Promise<EntryView | null> => {
     const view = await store.get(topic, place)

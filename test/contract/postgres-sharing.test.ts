@@ -51,7 +51,7 @@ async function claim(
 
 const kinds = (verdicts: readonly ClaimVerdict[]) => verdicts.map(({ kind }) => kind)
 
-/** The lease of a claim is over: nobody waits for it. */
+/** Ends the leases of all claims, without waiting for their time. */
 async function leaseEnds(): Promise<void> {
   await sql(url, 'UPDATE tocsin.live SET lease_ms = 0 WHERE session IS NOT NULL')
 }

@@ -36,7 +36,7 @@ export async function openOnRealClock(server: RedisServer): Promise<TimetableHar
 
 export interface VirtualOptions {
   readonly random?: Random
-  /** Gives the text of a Lua file by its name: for those who want to change it. */
+  /** Returns the text of a Lua file by its name; a test may change it. */
   readonly read?: (name: string) => string
 }
 
@@ -50,7 +50,7 @@ export async function openOnVirtualClock(
   const surroundings = { clock, random, logger: silentLogger, scripts }
   const redis = await openRedis({ url: server.url }, { ...SETTINGS, prefix }, surroundings)
   // What Redis's clock says is heard with every answer of a script: let the first be of this one.
-  const hearClock = () => redis.get('contract', { key: 'nobody', cell: 0 })
+  const hearClock = () => redis.get('contract', { key: 'absent', cell: 0 })
   await hearClock()
   return {
     timetable: wrap(redis, {

@@ -22,7 +22,7 @@ beforeAll(async () => {
   outcomes = runSideBySide()
 })
 afterAll(async () => {
-  // Also those that nobody asked for, where one test was picked out.
+  // All cases have started, also those whose test was filtered out (-t).
   await Promise.allSettled(outcomes.values())
   await server.stop()
 }, TIMEOUT_MS)

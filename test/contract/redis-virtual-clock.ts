@@ -46,7 +46,7 @@ export async function redisOnVirtualClock(
   )
   const clock = new UnwatchedVirtualClock(START_MS)
   const hand = connectByHand(server.url)
-  // Whoever waits for it is told; nobody else has to hear of it.
+  // A failed command rejects for its caller. Without a listener the event would end the process.
   hand.on('error', () => {})
   await hand.connect()
   const setClock = async () => {

@@ -135,7 +135,7 @@ test('package lists that cannot be updated are no reason to give up', async () =
   expect(lines).toContain('updating failed: going on with the lists that are there')
 })
 
-test('whoever stops apt is not asked twice', async () => {
+test('an apt that was stopped by a signal is not started again', async () => {
   const { host, calls } = await machine({ 'bin/apt-get': `${APT}\nkill -INT $$` })
   expect(await provision([redis], host)).toBe(false)
   expect(await calls()).toEqual([`${CALLED} update`])

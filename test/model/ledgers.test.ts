@@ -1,9 +1,9 @@
 /**
  * Both ledgers do what the one model says, command for command, and so what the other does.
  *
- * What the model leaves free (task-model.ts): ids, as long as they are nobody else's; which of two tasks of a key that ended in
- * the same millisecond is the last one; and whether a replaced task was in flight whose lease is over, but which nobody has
- * told lost (SQLite says that it was, PostgreSQL that it was not).
+ * What the model leaves free (task-model.ts): ids, as long as they are unique; which of two tasks of a key that ended in the
+ * same millisecond is the last one; and whether a replaced task counts as in flight if its lease is over but was not settled
+ * as lost yet (in SQLite it does, in PostgreSQL it does not).
  *
  * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
  */

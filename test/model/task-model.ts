@@ -21,13 +21,13 @@ export interface Task extends Place {
   readonly priority: Priority
   readonly tags: readonly string[]
   readonly createdMs: number
-  /** Nobody has told it yet, or it may be another one: it was never started. */
+  /** Null until an answer has shown it. It may change as long as the task was never started. */
   id: string | null
   state: State
   dueMs: number
   /** Of one that ended: when. */
   ringMs: number
-  /** Greater than `ringMs` as long as nobody has told where in between it waits. */
+  /** Greater than `ringMs` until an answer has shown where in between the task waits. */
   ringMaxMs: number
   failures: number
   lost: number
@@ -48,7 +48,7 @@ export class TaskModel {
   /** Done, cancelled, obsolete: only a ledger shows them. */
   readonly past: Task[] = []
   readonly ends = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
-  /** Convicted, and told to nobody yet. */
+  /** Judged poison, and not reported in an answer yet. */
   readonly convicted: Task[] = []
   steadyMs = 0
 
@@ -75,7 +75,7 @@ export class TaskModel {
     return new Set(this.#all().flatMap((t) => (t.cell === cell && t.hold !== null ? [t.hold] : [])))
   }
 
-  /** `inFlight` of null: the lease is over and nobody has noticed; the ports do not say whether that is in flight. */
+  /** `inFlight` is null if the lease is over and not yet counted as lost: the ports leave open whether that is in flight. */
   schedule(entry: NewEntry, mergeMs: number): { outcome: string; dueMs: number; inFlight: boolean | null } {
     const { key, cell, body, priority, tags } = entry
     const old = this.live.get(key)
@@ -146,7 +146,7 @@ export class TaskModel {
     return Boolean(hold)
   }
 
-  /** Whoever holds it may settle it, also when the lease is over and nobody has noticed. */
+  /** The lease holder may settle the task, also after the end of the lease, until the loss is counted. */
   settle(key: string, stamp: number, outcome: LedgerSettlement['outcome']): 'settled' | 'stale' {
     const task = this.#heldUnder(key, stamp)
     if (task === null || (outcome.kind === 'lost' && this.isTrusted(task))) return 'stale'
@@ -158,7 +158,7 @@ export class TaskModel {
     else if (task.marked) this.#end(task, 'cancelled')
     else if (outcome.kind === 'return') {
       task.deliveries--
-      // Never started, so nobody has seen its id: a timetable makes another one of the next claim.
+      // Never started, so its id was never shown: a timetable makes a new id at the next claim.
       if (task.deliveries === 0 && !task.begun) task.id = null
       this.#wait(task, task.ringMs)
     } else {
@@ -177,7 +177,7 @@ export class TaskModel {
     this.#wait(task, atMs(spread ?? 0), atMs(spread ?? 1))
   }
 
-  /** Somebody told where it waits. False: it must not wait there. */
+  /** Takes over where an answer says the task waits. Returns false if it must not wait there. */
   follow(task: Task, ringMs: number): boolean {
     const isLegal = ringMs >= task.ringMs && ringMs <= task.ringMaxMs
     task.ringMs = task.ringMaxMs = ringMs

@@ -13,6 +13,7 @@ import {
   command,
   leaseArb,
   legal,
+  NO_REQUEST,
   onceClaimed,
   onceScheduled,
   placeArb,
@@ -77,7 +78,7 @@ async function claimAgain(
 ): Promise<void> {
   const { key, cell } = placeOf(model, about)
   const { req } = run.claimOf(key, which)
-  if (req === 'nobody') return
+  if (req === NO_REQUEST) return
   run.note('claim repeated')
   await claim(model, run, cell, req, { limit: 10, leaseMs: 1_000, from: 'lanes' })
 }

@@ -2,8 +2,8 @@
  * Both timetables do what the one model says, command for command, and so what the other does.
  *
  * What the model leaves free (task-model.ts): where a rescued task waits within its spread; which of the tasks with the same
- * priority and ring time a claim takes; the stamps and ids, as long as they grow and are nobody else's; and whether a
- * replaced task was in flight whose lease is over, but which nobody has rescued.
+ * priority and ring time a claim takes; the stamps and ids, as long as they grow and are unique; and whether a
+ * replaced task counts as in flight if its lease is over but it was not rescued yet.
  *
  * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
  */

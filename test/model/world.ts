@@ -7,6 +7,9 @@ import type { Task, TaskModel } from './task-model.ts'
 
 export type Port = Timetable | Ledger
 
+/** The request id of a claim that does not exist. */
+export const NO_REQUEST = 'no such request'
+
 /** How often each answer came: to see that chance led everywhere. */
 export type Tally = Map<string, number>
 
@@ -73,9 +76,9 @@ export class Run<P extends Port> {
     this.#claims.set(key, [...(this.#claims.get(key) ?? []), { stamp, req }])
   }
 
-  /** Of a key that was never claimed: one that nobody has. */
+  /** Returns the last or last but one claim of a key. For a key that was never claimed: a claim that does not exist. */
   claimOf(key: string, which: Which): { stamp: number; req: string } {
-    return this.#claims.get(key)?.at(which === 'last' ? -1 : -2) ?? { stamp: 999_999, req: 'nobody' }
+    return this.#claims.get(key)?.at(which === 'last' ? -1 : -2) ?? { stamp: 999_999, req: NO_REQUEST }
   }
 }
 

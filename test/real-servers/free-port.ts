@@ -2,15 +2,15 @@ import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems give to outgoing connections (32,768 on Linux, 49,152 elsewhere). `listen(0)` would
- * give one of those, and while a server is down, a client that tries to come back could be given its port: the
- * server could not start again, or the client would be connected to itself.
+ * Below the ephemeral ports (from 32,768 on Linux, from 49,152 elsewhere). `listen(0)` returns an ephemeral port: while the
+ * server is down, a client that reconnects could get that port as its own. Then the server could not restart, or the
+ * client would be connected to itself.
  */
 const LOWEST = 15_000
 const HIGHEST = 32_000
 const TRIES_MAX = 50
 
-/** A port that was free a moment ago. Somebody may be quicker: whoever listens on it has to be ready to try again. */
+/** Returns a port that was free a moment ago. Another process may take it first: the caller must be ready to retry. */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     const port = randomInt(LOWEST, HIGHEST)

@@ -2,8 +2,8 @@ import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 
 /**
- * Waits for its input to end, which the system sees to when the process of the test is gone, however it went: a
- * crash, a timeout and a SIGKILL leave nobody in that process to clean up.
+ * Waits for the end of its input, which the system closes when the process of the test has ended, then kills the child. After
+ * a crash, a timeout or a SIGKILL the test process cannot clean up itself.
  */
 const GUARD = 'read -r _; kill -9 "$1"; rm -rf "$2"'
 
@@ -12,20 +12,20 @@ export type GuardedChild = {
   isRunning(): boolean
   /** Sends a signal that ends the child, and waits for its end. */
   end(signal: NodeJS.Signals): Promise<void>
-  /** Sends a signal, if there is somebody to take it. */
+  /** Sends a signal. Does nothing if the child has ended. */
   signal(signal: NodeJS.Signals): void
 }
 
 /**
- * Starts a program in `folder`. It does not outlive this process, whatever happens to it, and neither does the
- * folder. It keeps this process alive and so is seen by the leak check: whoever starts it ends it.
+ * Starts a program in `folder`. When this process ends, however it ends, the program is killed and the folder removed. The
+ * child keeps this process alive and so is seen by the leak check: the caller has to end it.
  */
 export async function spawnGuarded(
   command: string,
   args: string[],
   { folder, stdio }: { folder: string; stdio: StdioOptions },
 ): Promise<GuardedChild> {
-  // Detached: a Ctrl-C in the terminal is for the tests, which end what they started.
+  // Detached: Ctrl-C in the terminal goes to the tests, which end the programs that they started.
   const child = spawn(command, args, { cwd: folder, stdio, detached: true })
   await once(child, 'spawn')
   const pid = child.pid!
@@ -40,7 +40,7 @@ export async function spawnGuarded(
       if (!isRunning()) return
       const exited = once(child, 'exit')
       child.kill(signal)
-      // What was stopped takes no signal but SIGKILL until it goes on.
+      // A stopped process handles no signal but SIGKILL until it is continued.
       child.kill('SIGCONT')
       await exited
     },

@@ -1,6 +1,6 @@
 /**
- * A real PgBouncer in front of a PostgreSQL, in transaction mode: a connection belongs to a client only while its
- * transaction lasts, so that nothing of a session can be relied on.
+ * A real PgBouncer in front of a PostgreSQL, in transaction mode: a server connection belongs to a client only during a
+ * transaction, so that session state is lost between transactions.
  */
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,10 +15,10 @@ const USER = 'postgres'
 const READY_WITHIN_MS = 15_000
 const LOOK_EVERY_MS = 10
 const PORTS_TRIED_MAX = 10
-/** Fewer than a busy process has clients, so that they take turns. */
+/** Less than the connections of a busy process, so that its clients share server connections. */
 const POOL_SIZE = 4
 
-/** Starts a PgBouncer and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
+/** Starts a PgBouncer and waits until it answers. The caller stops it: `stop()`, or `await using`. */
 export async function startPgBouncer(server: PostgresServer): Promise<PgBouncer> {
   const program = await programPath('pgbouncer')
   const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-pgbouncer-'))
@@ -98,7 +98,7 @@ export class PgBouncer implements AsyncDisposable {
     return this.#child.pid
   }
 
-  /** The address of a database, as one that leads through this. */
+  /** Rewrites the address of a database so that it leads through this PgBouncer. */
   url(base: string): string {
     const url = new URL(base)
     url.hostname = HOST

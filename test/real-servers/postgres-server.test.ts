@@ -64,7 +64,7 @@ describe('a server for a file of tests', () => {
     expect(await sql(urls[0]!, sorted)).toEqual([{ all: 'aBC' }])
   })
 
-  test('paused, it keeps connections and answers nobody; resumed, it answers', async () => {
+  test('paused, it keeps connections and does not answer; resumed, it answers', async () => {
     await using client = await connected(server.url())
     server.pause()
     const asked = client.query('SELECT 1')

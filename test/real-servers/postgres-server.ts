@@ -1,6 +1,6 @@
 /**
- * A real PostgreSQL of a test's own: a free port of 127.0.0.1, a temporary folder, nobody needs a password. It can be
- * killed with all its processes, started again on what it had written, and stopped in mid-air.
+ * A real PostgreSQL for one test: a free port of 127.0.0.1, a temporary folder, no passwords. It can be killed with all its
+ * processes, restarted on its files, and paused.
  */
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -19,18 +19,18 @@ const HOST = '127.0.0.1'
 const USER = 'postgres'
 const READY_WITHIN_MS = 30_000
 const CONNECT_WITHIN_MS = 5_000
-/** So long it may take to end in order; then it is killed. */
+/** How long a shutdown may take before the server is killed. */
 const STOP_WITHIN_MS = 5_000
 const LOOK_EVERY_MS = 5
 const STOPPING_LOOKS_MAX = 1_000
 const PORTS_TRIED_MAX = 10
 const LOG_TAIL_LINES = 20
-/** Of databases that sort by the rules of a language, as most do: since then they can be had on every machine. */
+/** From this version a database can have an ICU collation on every machine, so that tests sort as most databases do. */
 const VERSION_WITH_ICU = 150_000
 
 /**
- * What the guard of a child leaves behind, when this process is gone: a postmaster that was killed is missed by its
- * other processes, unless they are stopped; and its shared memory stays.
+ * The guard of a child kills the postmaster alone when this process has ended. Its other processes notice and end, unless
+ * they are paused; and its shared memory segment stays. These two guards see to both.
  */
 const PAUSE_GUARD = 'read -r _; kill -9 "$@"'
 const MEMORY_GUARD = 'read -r _; ipcrm -m "$1"'
@@ -38,13 +38,13 @@ const MEMORY_GUARD = 'read -r _; ipcrm -m "$1"'
 const run = promisify(execFile)
 
 export type PostgresOptions = {
-  /** Settings of postgresql.conf: `{ max_connections: '20' }`. They win over ours. */
+  /** Settings of postgresql.conf: `{ max_connections: '20' }`. They override the defaults below. */
   config?: Record<string, string>
-  /** Wait for the disk, as servers do. Without it, a kill takes nothing away either, but a power loss would. */
+  /** Wait for the disk, as servers do. Without it a kill loses nothing, either; a power loss would. */
   fsync?: boolean
 }
 
-/** Starts a PostgreSQL and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
+/** Starts a PostgreSQL and waits until it answers. The caller stops it: `stop()`, or `await using`. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const bin = dirname(await programPath('postgres'))
   const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-postgres-'))
@@ -74,7 +74,7 @@ export async function sql<Row extends pg.QueryResultRow>(
 ): Promise<Row[]> {
   const address = typeof where === 'string' ? { connectionString: where } : where
   const client = new pg.Client({ ...address, connectionTimeoutMillis: CONNECT_WITHIN_MS })
-  // A server that is killed meanwhile: the statement fails, and that is enough.
+  // If the server is killed meanwhile, the statement rejects. Without a listener the event would end the process.
   client.on('error', () => {})
   await client.connect()
   try {
@@ -84,14 +84,14 @@ export async function sql<Row extends pg.QueryResultRow>(
   }
 }
 
-/** A connection of a caller's own: `await using` ends it. */
+/** Opens a connection for the caller: `await using` ends it. */
 export async function connected(url: string): Promise<pg.Client & AsyncDisposable> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
 }
 
-/** The path of a program, by the rows of scripts/provision.mjs: Debian keeps servers away from PATH. */
+/** Returns the path of a program, by the rows of scripts/provision.mjs: Debian keeps servers away from PATH. */
 export async function programPath(program: string): Promise<string> {
   const { NEEDED, find } = (await import(
     new URL('../../scripts/provision.mjs', import.meta.url).href
@@ -106,8 +106,8 @@ type Row = { readonly program: string }
 type Provisioning = { NEEDED: Row[]; find: (row: Row) => string | undefined }
 
 /**
- * What initdb makes, made once for all and copied from then on: it takes seconds. Several processes may make it at
- * once; the first one to finish is believed.
+ * Returns a data folder made by initdb. It is made once and copied for each server, as initdb takes seconds. If several
+ * processes make it at the same time, the first one to finish is kept.
  */
 async function initialized(bin: string): Promise<string> {
   const { stdout } = await run(join(bin, 'postgres'), ['--version'])
@@ -166,29 +166,29 @@ export class PostgresServer implements AsyncDisposable {
       fsync: fsync ? 'on' : 'off',
       full_page_writes: fsync ? 'on' : 'off',
       max_connections: '200',
-      // In our folder, and gone with it: what lies in /dev/shm would stay when it is killed.
+      // In the server's folder, and removed with it: files in /dev/shm would stay after a kill.
       dynamic_shared_memory_type: 'mmap',
       log_min_messages: 'warning',
       ...config,
     }
   }
 
-  /** The address of a database. 'postgres' is always there. */
+  /** Returns the address of a database. 'postgres' always exists. */
   url(database = 'postgres'): string {
     return `postgres://${USER}@${HOST}:${this.port}/${database}`
   }
 
-  /** Of the first process, the postmaster: another one after a restart. */
+  /** The pid of the postmaster. It changes with a restart. */
   get pid(): number {
     return this.#running().pid
   }
 
-  /** Of all its processes, the postmaster first. */
+  /** The pids of all processes, the postmaster first. */
   get pids(): number[] {
     return [this.pid, ...childrenOf(this.pid).map(({ pid }) => pid)]
   }
 
-  /** Makes an empty database and answers its address. */
+  /** Creates an empty database and returns its address. */
   async createDatabase(): Promise<string> {
     const name = `tocsin_${++this.#databases}`
     this.#options ??= this.#databaseOptions()
@@ -207,18 +207,18 @@ export class PostgresServer implements AsyncDisposable {
     await this.query(`DROP DATABASE ${new URL(url).pathname.slice(1)} WITH (FORCE)`)
   }
 
-  /** One statement on the database 'postgres'. */
+  /** Runs one statement on the database 'postgres'. */
   query<Row extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<Row[]> {
     return sql<Row>(this.url(), text, values)
   }
 
-  /** Starts it, if it is not running, and waits until it answers. `startPostgres` has done that. */
+  /** Starts the server if it is not running, and waits until it answers. `startPostgres` has called this. */
   async start(): Promise<void> {
     if (this.#child?.isRunning() === true) return
     const deadline = performance.now() + READY_WITHIN_MS
-    // Anew each time, so that what is read in it is about this start.
+    // A new log for each start, so that errors found in it belong to this start.
     await rm(this.#log, { force: true })
-    // Of one that was killed. All of it is gone, but its number may be somebody's by now.
+    // Left by a server that was killed. Its pid may belong to another process by now, and postgres would refuse to start.
     await rm(join(this.#data, 'postmaster.pid'), { force: true })
     const output = await open(this.#log, 'a')
     try {
@@ -234,7 +234,7 @@ export class PostgresServer implements AsyncDisposable {
     if (memory !== undefined) this.#memoryGuard = guard(MEMORY_GUARD, [memory])
   }
 
-  /** Asks over the Unix socket, which lies in our folder: on the port somebody else might be answering. */
+  /** Asks over the Unix socket in the server's folder: on the port another server might answer. */
   async #untilReady(child: GuardedChild, deadline: number): Promise<void> {
     const address = { host: this.folder, port: this.port, user: USER, database: 'postgres' }
     for (;;) {
@@ -254,11 +254,11 @@ export class PostgresServer implements AsyncDisposable {
     throw new Error(`postgres ${how}. Its log:\n${log}`)
   }
 
-  /** Ends all its processes without giving them a moment, and waits until they are gone. Its files stay. */
+  /** Kills all processes of the server (SIGKILL) and waits until they have ended. Its files stay. */
   async kill(): Promise<void> {
     const child = this.#child
     if (child?.isRunning() !== true) return
-    // Stopped, it starts no more of them, and does not clear up behind those that go.
+    // A stopped postmaster starts no more processes, and does not clean up after those that end.
     child.signal('SIGSTOP')
     for (;;) {
       const others = childrenOf(child.pid)
@@ -272,16 +272,16 @@ export class PostgresServer implements AsyncDisposable {
     if (memory !== undefined) await run('ipcrm', ['-m', memory]).catch(() => {})
   }
 
-  /** Starts it again, on the same port and what it had written; kills it first if it runs. */
+  /** Kills the server if it runs, and starts it again on the same port and files. */
   async restart(): Promise<void> {
     await this.kill()
     await this.start()
   }
 
-  /** Holds all its processes where they are: connections stay open, and nobody answers. */
+  /** Stops all processes (SIGSTOP): connections stay open and get no answer. */
   pause(): void {
     const child = this.#running()
-    // First, so that it starts no more of them.
+    // The postmaster first, so that it starts no more processes.
     child.signal('SIGSTOP')
     for (let looks = 1; ; looks++) {
       const others = childrenOf(child.pid).filter(({ isStopped }) => !isStopped)
@@ -300,14 +300,14 @@ export class PostgresServer implements AsyncDisposable {
     this.#pauseGuard?.kill('SIGKILL')
   }
 
-  /** Ends it and removes its folder. */
+  /** Ends the server and removes its folder. */
   async stop(): Promise<void> {
     const child = this.#child
     if (child?.isRunning() === true) {
       this.resume()
       const { pids } = this
       const waiting = new AbortController()
-      // At once, but in order: it takes its shared memory along.
+      // An immediate shutdown, which removes the shared memory segment; SIGKILL would not.
       const ended = child.end('SIGQUIT').finally(() => waiting.abort())
       await sleep(STOP_WITHIN_MS, undefined, { signal: waiting.signal }).catch(() => {})
       await this.kill()
@@ -322,13 +322,13 @@ export class PostgresServer implements AsyncDisposable {
     return this.stop()
   }
 
-  /** The last lines of its log. */
+  /** Returns the last lines of the log. */
   async logTail(): Promise<string> {
     const log = await readFile(this.#log, 'utf8').catch(() => '')
     return log.trimEnd().split('\n').slice(-LOG_TAIL_LINES).join('\n')
   }
 
-  /** Sorting by a language, as databases do unless told otherwise: 'a' before 'B', and '-' hardly counts. */
+  /** Options for a language's collation, as most databases have it: 'a' before 'B', and '-' hardly counts. */
   async #databaseOptions(): Promise<string> {
     const [row] = await this.query<{ version: number }>(
       "SELECT current_setting('server_version_num')::int AS version",
@@ -336,7 +336,7 @@ export class PostgresServer implements AsyncDisposable {
     return row!.version >= VERSION_WITH_ICU ? "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C'" : ''
   }
 
-  /** A few bytes by which one postmaster finds out about another. A system has room for some thousands of these. */
+  /** The id of the segment by which a postmaster detects another one. A system has room for some thousands of segments. */
   async #sharedMemory(): Promise<string | undefined> {
     const lines = (await readFile(join(this.#data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')
     return lines[6]?.trim().split(/\s+/)[1]
@@ -353,7 +353,7 @@ export class PostgresServer implements AsyncDisposable {
   }
 }
 
-/** Runs a script when this process is gone, however it went, or never. */
+/** Runs a script when this process has ended, however it ended, unless the guard is killed before. */
 function guard(script: string, args: readonly string[]): ChildProcess {
   const child = spawn('/bin/sh', ['-c', script, 'tocsin-guard', ...args], {
     stdio: ['pipe', 'ignore', 'ignore'],

@@ -1,10 +1,10 @@
-/** The processes of this machine, as far as tests of servers with many processes want to know. */
+/** Lists and signals processes of this machine, for servers that have several. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 export type Process = { readonly pid: number; readonly parent: number; readonly isStopped: boolean }
 
-/** Those whose parent is `pid`. What has ended and was not waited for by its parent is no process any more. */
+/** Returns the processes whose parent is `pid`, without zombies. */
 export function childrenOf(pid: number): Process[] {
   return processes().filter(({ parent }) => parent === pid)
 }
@@ -14,7 +14,7 @@ export function areAlive(pids: readonly number[]): boolean {
   return pids.some((pid) => alive.has(pid))
 }
 
-/** Sends a signal, if there is somebody to take it. */
+/** Sends a signal. Does nothing if the process has ended. */
 export function signalTo(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
@@ -44,7 +44,7 @@ function fromProc(): string[][] {
           .split(' ')
         return [[pid, parent ?? '', state ?? '']]
       } catch {
-        // It has ended since.
+        // The process has ended since.
         return []
       }
     })

@@ -67,7 +67,7 @@ describe('a server for a file of tests', () => {
     expect(await redis.cli('GET', 'large')).toBe(large)
   })
 
-  test('paused, it keeps connections and answers nobody; resumed, it answers', async () => {
+  test('paused, it keeps connections and does not answer; resumed, it answers', async () => {
     redis.pause()
     await expect(overPort(redis, ['PING'], UNANSWERED_MS)).rejects.toThrow('no answer to PING')
     const asked = overPort(redis, ['PING'])

@@ -1,6 +1,6 @@
 /**
- * A real Redis of a test's own: a free port of 127.0.0.1, a temporary folder, no memory of earlier runs. It can be
- * killed, started again on what it had written, and stopped in mid-air.
+ * A real Redis for one test: a free port of 127.0.0.1, an empty temporary folder. It can be killed, restarted on its files,
+ * and paused.
  */
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,13 +21,13 @@ const PORTS_TRIED_MAX = 10
 const LOG_TAIL_LINES = 20
 
 export type RedisOptions = {
-  /** Lines of redis.conf, as Redis reads them: `{ appendonly: 'yes' }`. They win over ours. */
+  /** Lines of redis.conf, as Redis reads them: `{ appendonly: 'yes' }`. They override the defaults below. */
   config?: Record<string, string>
   /** Also listen on a port with TLS, with a certificate for localhost and 127.0.0.1. */
   tls?: boolean
 }
 
-/** Starts a Redis and waits until it answers. Whoever starts one stops it: `stop()`, or `await using`. */
+/** Starts a Redis and waits until it answers. The caller stops it: `stop()`, or `await using`. */
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-redis-'))
   try {
@@ -78,7 +78,7 @@ export class RedisServer implements AsyncDisposable {
   readonly folder: string
   /** The path of its Unix socket. */
   readonly socket: string
-  /** With `tls: true`: where it listens with TLS, and the certificate to trust, as PEM. */
+  /** With `tls: true`: the address with TLS, and the certificate to trust, as PEM. */
   readonly tlsUrl: string | undefined
   readonly ca: string | undefined
 
@@ -112,24 +112,24 @@ export class RedisServer implements AsyncDisposable {
       save: '',
       appendonly: 'no',
       'maxmemory-policy': 'noeviction',
-      // The default lets the first replica wait five seconds, in case that a second one comes.
+      // By default Redis delays the first replica for five seconds, in case a second one follows.
       'repl-diskless-sync-delay': '0',
       ...(certificates === undefined ? {} : tlsConfig(certificates, tlsPort)),
       ...config,
     }
   }
 
-  /** Of the running process: another one after a restart. */
+  /** The pid of the running process. It changes with a restart. */
   get pid(): number {
     return this.#running().pid
   }
 
-  /** Starts it, if it is not running, and waits until it answers. `startRedis` has done that. */
+  /** Starts the server if it is not running, and waits until it answers. `startRedis` has called this. */
   async start(): Promise<void> {
     if (this.#child?.isRunning() === true) return
     const deadline = performance.now() + READY_WITHIN_MS
     await writeFile(join(this.folder, 'redis.conf'), configText(this.#config))
-    // Anew each time, so that what is read in it is about this start.
+    // A new log for each start, so that errors found in it belong to this start.
     await rm(this.#log, { force: true })
     const output = await open(this.#log, 'a')
     try {
@@ -144,15 +144,15 @@ export class RedisServer implements AsyncDisposable {
   }
 
   /**
-   * Asks over the Unix socket, which lies in our folder: on the port somebody else might be answering. Redis listens
-   * there last, so that its ports are open too.
+   * Asks over the Unix socket in the server's folder: on the port another server might answer. Redis opens the socket
+   * last, so that its ports are open, too.
    */
   async #untilReady(child: GuardedChild, deadline: number): Promise<void> {
     for (;;) {
       const leftMs = Math.max(1, deadline - performance.now())
       const [reply] = await ask({ path: this.socket }, [['PING']], leftMs).catch(() => [])
       const isLoading = reply instanceof Error && reply.message.startsWith('LOADING')
-      // Any other answer will do: with a password set, the answer to PING is an error.
+      // Any other answer means that the server is ready: with a password set, PING answers with an error.
       if (reply !== undefined && !isLoading) return
       if (!child.isRunning() || performance.now() > deadline) break
       await sleep(LOOK_EVERY_MS)
@@ -165,12 +165,12 @@ export class RedisServer implements AsyncDisposable {
     throw new Error(`redis-server ${what}. Its log:\n${log}`)
   }
 
-  /** One command, and its reply as text, as redis-cli prints it into a pipe: an array is a line per item. */
+  /** Sends one command and returns its reply as text, as redis-cli prints it into a pipe: one line per item of an array. */
   async cli(...words: string[]): Promise<string> {
     return asText(await this.ask(...words))
   }
 
-  /** One command, and its reply as it is. Throws if that is an error. */
+  /** Sends one command and returns its reply. Throws if the reply is an error. */
   async ask(...words: string[]): Promise<Exclude<Reply, Error>> {
     const password = this.#config['requirepass']
     const login = password === undefined ? [] : [['AUTH', password]]
@@ -179,18 +179,18 @@ export class RedisServer implements AsyncDisposable {
     return reply
   }
 
-  /** Ends the process, by default without giving it a moment, and waits until it is gone. Its files stay. */
+  /** Ends the process, by default with SIGKILL, and waits until it has ended. Its files stay. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.#child?.end(signal)
   }
 
-  /** Starts it again, on the same port and what it had written; kills it first if it runs. */
+  /** Kills the server if it runs, and starts it again on the same port and files. */
   async restart(): Promise<void> {
     await this.kill()
     await this.start()
   }
 
-  /** Holds the process where it is: connections stay open, and nobody answers. */
+  /** Stops the process (SIGSTOP): connections stay open and get no answer. */
   pause(): void {
     this.#running().signal('SIGSTOP')
   }
@@ -199,7 +199,7 @@ export class RedisServer implements AsyncDisposable {
     this.#running().signal('SIGCONT')
   }
 
-  /** Ends it and removes its folder. */
+  /** Ends the server and removes its folder. */
   async stop(): Promise<void> {
     await this.kill()
     await rm(this.folder, { recursive: true, force: true })
@@ -209,7 +209,7 @@ export class RedisServer implements AsyncDisposable {
     return this.stop()
   }
 
-  /** The last lines of its log. */
+  /** Returns the last lines of the log. */
   async logTail(): Promise<string> {
     const log = await readFile(this.#log, 'utf8').catch(() => '')
     return log.trimEnd().split('\n').slice(-LOG_TAIL_LINES).join('\n')

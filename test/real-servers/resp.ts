@@ -1,16 +1,16 @@
-/** Just enough of Redis's protocol (RESP2) to ask a server something without any client in between. */
+/** The part of Redis's protocol (RESP2) that tests need to send commands without a client library. */
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 
 export type Reply = string | number | null | Error | Reply[]
 
 const CRLF = '\r\n'
 
-/** Sends commands over one new connection and gives the replies, in order. An error is a reply like any other. */
+/** Sends commands over a new connection and returns the replies in order. An error is a reply like any other. */
 export function ask(target: NetConnectOpts, commands: string[][], withinMs: number): Promise<Reply[]> {
   return converse(connect(target), commands, withinMs)
 }
 
-/** The same over a connection that is there, such as one by TLS. Ends the connection. */
+/** Sends commands over an open connection, such as one with TLS, and ends it. */
 export function converse(socket: Socket, commands: string[][], withinMs: number): Promise<Reply[]> {
   return new Promise((resolve, reject) => {
     let received = Buffer.alloc(0)
@@ -40,7 +40,7 @@ export function encode(words: string[]): string {
   return `*${words.length}${CRLF}${parts.join('')}`
 }
 
-/** The replies that are whole. */
+/** Returns the replies that are complete. */
 export function readAll(bytes: Buffer): Reply[] {
   const replies: Reply[] = []
   for (let at = 0; at < bytes.length;) {

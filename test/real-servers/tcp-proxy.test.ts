@@ -122,7 +122,7 @@ const serverSeesClients = (count: number): Promise<void> =>
     expect(list.trimEnd().split('\n')).toHaveLength(count + 1)
   }, SOON_MS)
 
-test('dropReplies: requests are carried out and nobody hears of it', async () => {
+test('dropReplies: requests are carried out and no reply arrives', async () => {
   const one = await client()
   one.send('PING')
   await one.gets('PONG')
@@ -216,7 +216,7 @@ test('a stalled connection can be cut, and a stalled proxy stopped', async () =>
   await two.closes()
 })
 
-test('refuse: new connections fail as if nobody were there, old ones stay; accept takes them again', async () => {
+test('refuse: new connections fail as if no server listened, old ones stay; accept takes them again', async () => {
   const one = await client()
   one.send('PING')
   await one.gets('PONG')
@@ -262,7 +262,7 @@ test('a server that is down: the connection ends at once, and works when it is b
   await two.gets('PONG')
 })
 
-test('stop: nobody listens any more, and stopping twice is nothing', async () => {
+test('stop: the port is closed, and a second stop does nothing', async () => {
   const { port } = proxy
   await client()
   await proxy.stop()

@@ -1,4 +1,4 @@
-/** Stands between a client and a server and does to their connections what networks do. */
+/** A TCP proxy that injects network faults between a client and a server: cuts, stalls, lost replies, delays, refusals. */
 import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,7 +9,7 @@ const PORTS_TRIED_MAX = 10
 
 export type Target = { host: string; port: number }
 
-/** Starts a proxy in front of `target`. Whoever starts one stops it: `stop()`, or `await using`. */
+/** Starts a proxy in front of `target`. The caller stops it: `stop()`, or `await using`. */
 export async function startProxy(target: Target): Promise<TcpProxy> {
   for (let tries = 1; ; tries++) {
     const proxy = new TcpProxy(target, await freePort())
@@ -35,7 +35,7 @@ export class TcpProxy implements AsyncDisposable {
     this.port = port
   }
 
-  /** An address of the server, such as `redis://127.0.0.1:6379/2`, as one that leads through this proxy. */
+  /** Rewrites an address of the server, such as `redis://127.0.0.1:6379/2`, so that it leads through this proxy. */
   url(base: string): string {
     const url = new URL(base)
     url.hostname = HOST
@@ -54,27 +54,27 @@ export class TcpProxy implements AsyncDisposable {
   }
 
   /**
-   * From now on requests pass and replies are swallowed, until `resume()`. Cut before that: a client that kept its
-   * connection would take the next reply for the answer to a request whose own was swallowed.
+   * Forwards requests and discards replies until `resume()`. Call `cut()` before `resume()`: a client that kept its
+   * connection would match the next reply with a request whose own reply was discarded.
    */
   dropReplies(): void {
     this.#faults.dropsReplies = true
   }
 
   /**
-   * Swallows the next bytes that the server sends on any connection and destroys that connection: what was asked is
-   * done, and the client does not know. Resolves when it has happened.
+   * Discards the next bytes that the server sends on any connection and destroys that connection: the request was
+   * carried out, and the client does not know. Resolves when that has happened.
    */
   dropNextReply(): Promise<void> {
     return new Promise((resolve) => this.#faults.onNextReply.push(resolve))
   }
 
-  /** Lets nothing pass in either direction, neither bytes nor ends, until `resume()`. Connections stay open. */
+  /** Holds back bytes and ends in both directions until `resume()`. Connections stay open. */
   stall(): void {
     this.#faults.stall()
   }
 
-  /** Ends `stall()` and `dropReplies()`. What was held passes, in order. */
+  /** Ends `stall()` and `dropReplies()`. Bytes that were held back are forwarded in order. */
   resume(): void {
     this.#faults.dropsReplies = false
     this.#faults.unstall()
@@ -85,7 +85,7 @@ export class TcpProxy implements AsyncDisposable {
     this.#faults.delayMs = ms
   }
 
-  /** Refuses new connections, as a server that is down does, until `accept()`. The ones that are there stay. */
+  /** Refuses new connections, as a server that is down does, until `accept()`. Open connections stay. */
   refuse(): void {
     this.#server?.close()
     this.#server = undefined
@@ -118,11 +118,11 @@ export class TcpProxy implements AsyncDisposable {
   }
 }
 
-/** What goes wrong at present, on all connections alike. */
+/** The faults in force, for all connections. */
 class Faults {
   dropsReplies = false
   delayMs = 0
-  /** Those who wait for a reply to be dropped; each takes one. */
+  /** Callers of `dropNextReply` that wait; each takes one reply. */
   readonly onNextReply: (() => void)[] = []
   #passage: PromiseWithResolvers | undefined
 
@@ -174,7 +174,7 @@ class Link {
     return !faults.dropsReplies
   }
 
-  /** What arrives goes on in order, and the end of it too. It is held in memory meanwhile, as a network would. */
+  /** Forwards bytes and the end of the stream in order. Bytes that are held back stay in memory. */
   #flow(from: Socket, to: Socket, faults: Faults, passes: () => boolean): void {
     let last = Promise.resolve()
     const next = (act: () => void): void => {
@@ -188,7 +188,7 @@ class Link {
     }
     from.on('data', (chunk) => next(() => passes() && to.write(chunk)))
     from.on('end', () => next(() => to.end()))
-    // A reset is told on as one end of both directions; its 'error' comes before and says no more.
+    // A reset is forwarded as the end of both directions. Its 'error' event comes before and adds nothing.
     from.on('error', () => {})
     from.on('close', (hadError) => hadError && next(() => this.destroy()))
   }

@@ -3,7 +3,7 @@
  * whatever set of timer functions it is given, and says what is still open when it is asked.
  *
  * It wraps rather than asks Node.js (`process.getActiveResourcesInfo()`), because Node.js leaves out timers that
- * were unref'd and cannot tell who armed one. An unref'd timer that nobody clears is a leak as well: it keeps what
+ * were unref'd and cannot tell who armed one. An unref'd timer that is never cleared is a leak as well: it keeps what
  * its callback refers to, and it fires into a later test.
  */
 

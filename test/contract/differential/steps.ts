@@ -20,7 +20,7 @@ import type { RingTime } from '../../../src/values/ring-time.ts'
 import type { Chance } from './chance.ts'
 
 export interface Step {
-  /** The call with its arguments, for whoever has to look into a difference. */
+  /** The call with its arguments, for the report of a difference. */
   readonly what: string
   readonly ask: (timetable: Timetable) => Promise<unknown>
   readonly same: (inProcess: unknown, redis: unknown) => boolean
@@ -33,7 +33,7 @@ const NAMES = ['a:0', 'a:1', 'a:2', 'a', 'ab:0', 'ab:1', '%d+.-[', 'ü:ß', '漢
 const PLACES: readonly Place[] = CELLS.flatMap((cell) =>
   NAMES.map((name) => ({ key: `${name}-${cell}`, cell })),
 )
-const PREFIXES = ['a', 'ab', 'ü', 'nobody']
+const PREFIXES = ['a', 'ab', 'ü', 'no-such']
 const TAGS = ['t', 'tt', 't:ü']
 const QUANTA = [0, 0, 0, 7, 1_000]
 const ERRORS = ['it failed', 'a|b|c', '{"ü":"\\n"}', '%s']
@@ -156,9 +156,10 @@ export class Steps {
   settle(): Step {
     const { place } = this.#someHeld()
     const inCell = this.#held.filter((one) => one.place.cell === place.cell)
-    // Some twice, some stale, some of somebody else's key.
+    // Some twice, some stale, some with the stamp of another key.
     const settlements = this.#chance.some(3, (): Settlement => {
-      const held = inCell.length > 0 && this.#chance.happens(0.95) ? this.#recent(inCell) : this.#nobody()
+      const held =
+        inCell.length > 0 && this.#chance.happens(0.95) ? this.#recent(inCell) : this.#unknownClaim()
       return { key: held.place.key, stamp: held.stamp, outcome: this.#outcome() }
     })
     const learn = (): void => {
@@ -349,17 +350,17 @@ export class Steps {
     ])
   }
 
-  /** Mostly somebody who may still hold it. */
+  /** Mostly a claim that may still hold its task. */
   #someHeld(): Held {
-    return this.#held.length === 0 ? this.#nobody() : this.#recent(this.#held)
+    return this.#held.length === 0 ? this.#unknownClaim() : this.#recent(this.#held)
   }
 
   #recent(held: readonly Held[]): Held {
     return this.#chance.oneOf(this.#chance.happens(0.85) ? held.slice(-4) : held)
   }
 
-  #nobody(): Held {
-    return { place: this.#chance.oneOf(PLACES), stamp: this.#nowMs(), req: 'nobody', alone: false }
+  #unknownClaim(): Held {
+    return { place: this.#chance.oneOf(PLACES), stamp: this.#nowMs(), req: 'unknown', alone: false }
   }
 
   #places(most: number): Place[] {

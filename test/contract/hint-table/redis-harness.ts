@@ -23,7 +23,7 @@ export interface RedisHintHarness extends HintHarness {
 export interface RedisHintOptions {
   /** By default each table has chances of its own. */
   readonly random?: Random
-  /** Gives the text of a Lua file by its name: for those who want to change it. */
+  /** Returns the text of a Lua file by its name; a test may change it. */
   readonly read?: (name: string) => string
 }
 
@@ -45,7 +45,7 @@ export async function openRedisHintTable(
       nowMs: async () => clock.now(),
       async look(at) {
         // What it has not heard of for a while it asks, and would be told of Redis's own clock.
-        await redis.has(at.topic, [{ key: 'nobody', cell: at.cell }])
+        await redis.has(at.topic, [{ key: 'absent', cell: at.cell }])
         return redis.look(at)
       },
       async close() {
