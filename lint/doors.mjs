@@ -1,14 +1,14 @@
 /**
- * House rule 'doors': time and chance enter src/ through src/clock.ts and src/random.ts alone. A module that
- * reads the wall clock, arms a timer or draws a random number by itself cannot be simulated: a virtual clock
+ * House rule 'doors': only src/clock.ts and src/random.ts access time and random numbers (a 'door' is a global that does).
+ * A module that reads the wall clock, sets a timer or draws a random number by itself cannot be simulated: a virtual clock
  * would not move it, and a seed would not repeat it.
  *
- * The rule follows each global from where it is named to where it is used, so that a door opened in a roundabout
- * way (`globalThis.setTimeout`, `const { now } = Date`, `const D = Date; D.now()`) is the same door.
- * It sees one file at a time: a door that another module hands out under another name is not seen. Type positions
- * (`typeof setTimeout`) open nothing and are free. `queueMicrotask` is free too: it neither waits nor reads a clock.
+ * The rule follows each global from its name to its uses, so that indirect access (`globalThis.setTimeout`,
+ * `const { now } = Date`, `const D = Date; D.now()`) is found as well. It checks one file at a time: a door that another
+ * module exports under another name is not found. Types (`typeof setTimeout`) are allowed. So is `queueMicrotask`, which
+ * neither waits nor reads a clock.
  *
- * .oxlintrc.json says where it applies.
+ * .oxlintrc.json lists the files that the rule applies to.
  */
 
 const TIME = 'time'
@@ -34,22 +34,22 @@ const DOORS = new Map([
   ['crypto.getRandomValues', CHANCE],
 ])
 
-/** Objects that doors hang from. '' is the global object. */
+/** Objects that have doors as members. '' is the global object. */
 const CARRIERS = new Set(['', 'Date', 'performance', 'process', 'AbortSignal', 'Math', 'crypto'])
 
 /** Names of the global object. */
 const GLOBAL_OBJECTS = new Set(['globalThis', 'global'])
 
-/** Modules that hold nothing but doors. */
+/** Modules whose exports are all doors. */
 const CLOSED_MODULES = new Set(['timers', 'timers/promises', 'perf_hooks'])
 
-/** Modules that are a carrier under another name. */
+/** Modules that have the same members as a carrier. */
 const CARRIER_MODULES = new Set(['crypto', 'process'])
 
-/** Members of a carrier that are the carrier again: `import * as c from 'node:crypto'; c.webcrypto.randomUUID()`. */
+/** Members of a carrier that are the carrier itself: `import * as c from 'node:crypto'; c.webcrypto.randomUUID()`. */
 const SAME_AGAIN = new Set(['default', 'webcrypto'])
 
-/** Expressions that yield what they wrap. */
+/** Expressions whose value is the value of the expression inside. */
 const TRANSPARENT = new Set([
   'AwaitExpression',
   'ChainExpression',
@@ -68,7 +68,7 @@ const join = (path, key) => {
   return path === '' ? key : `${path}.${key}`
 }
 
-/** The name that a member or a property is reached by, or undefined when only running would tell. */
+/** Returns the name of a member or a property; undefined if it is computed at run time. */
 function staticKey(key, computed) {
   if (!computed && key.type === 'Identifier') return key.name
   if (key.type === 'Literal') return String(key.value)
@@ -92,7 +92,7 @@ const doors = {
       })
     }
 
-    /** `node` is an expression whose value is the global at `path`: report it if that is a door, else go on. */
+    /** `node` is an expression whose value is the global at `path`. Reports it if that is a door, else follows its uses. */
     function follow(node, path) {
       const kind = DOORS.get(path)
       const { parent } = node
@@ -116,7 +116,7 @@ const doors = {
       else if (parent.type === 'AssignmentPattern' && parent.right === node) bind(parent.left, path)
     }
 
-    /** The global at `path` is given to a name, or taken apart. */
+    /** The global at `path` is assigned to a name, or destructured. */
     function bind(target, path) {
       if (target.type === 'AssignmentPattern') return bind(target.left, path)
       if (target.type === 'Identifier') {
@@ -131,7 +131,7 @@ const doors = {
       }
     }
 
-    /** Every later mention of a local name that holds a carrier. */
+    /** Follows every use of a local name whose value is a carrier. */
     const followed = new Set()
     function followName(identifier, path) {
       if (!CARRIERS.has(path)) return

@@ -1,22 +1,22 @@
 /**
- * The only door to time. Nothing else in src/ reads a clock or sets a timer (a lint rule holds it), so that the
- * whole engine runs on a virtual clock in tests.
+ * The only access to time. No other file of src/ reads a clock or sets a timer (a lint rule checks it), so that the whole
+ * engine runs on a virtual clock in tests.
  */
 export interface Clock {
-  /** Wall clock, ms since 1970. It may step, forward and back: it decides what is due, never how long to wait. */
+  /** Wall clock, ms since 1970. It may step forward and back: use it to decide what is due, never to measure a wait. */
   now(): number
-  /** Never steps; its zero means nothing. Leases, deadlines and sleeps go by it. */
+  /** Monotonic clock in ms, with an arbitrary zero. Leases, deadlines and sleeps are measured by it. */
   monotonicNow(): number
   /**
-   * Calls `ring` once, `delayMs` from now at the earliest. The answer calls it off. A process need not stay alive for a
-   * timer that is only background work.
+   * Calls `ring` once, `delayMs` from now at the earliest. Returns a function that cancels the timer. A background timer
+   * does not keep the process alive.
    */
   after(delayMs: number, ring: () => void, isBackground?: boolean): () => void
   /** Lets the event loop serve timers and I/O before going on. */
   turn(): Promise<void>
 }
 
-/** Node fires a timer set for more than 2^31 - 1 ms after 1 ms instead, so long waits are slept in pieces. */
+/** Node fires a timer of more than 2^31 - 1 ms after 1 ms, so a longer wait takes several timers. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -30,7 +30,7 @@ export const systemClock: Clock = {
       timer = setTimeout(wake, Math.min(leftMs, LONGEST_TIMER_MS))
       if (isBackground) timer.unref()
     }
-    // Node's timers go by whole milliseconds and ring up to one too early: then sleep for what is left.
+    // Node's timers have whole milliseconds and fire up to 1 ms early: then sleep for the rest.
     const wake = () => (performance.now() < dueMs ? sleep() : ring())
     sleep()
     return () => clearTimeout(timer)
@@ -38,7 +38,7 @@ export const systemClock: Clock = {
   turn: () => new Promise((resolve) => setImmediate(resolve)),
 }
 
-/** Resolves after `delayMs`, or at once when `signal` aborts; it never rejects. */
+/** Resolves after `delayMs`, or as soon as `signal` aborts. Never rejects. */
 export function sleep(
   clock: Clock,
   delayMs: number,
@@ -57,7 +57,7 @@ export function sleep(
   })
 }
 
-/** What `answer` brings, or an error when that takes longer than `withinMs`. What comes later is not listened to. */
+/** Settles as `answer` does, or rejects with `late()` after `withinMs`. A later answer is ignored. */
 export function withDeadline<T>(
   clock: Clock,
   withinMs: number,

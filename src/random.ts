@@ -1,16 +1,16 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 
-/** The only door to chance, so that a test or a simulation can fix it. */
+/** The only access to random numbers, so that a test or a simulation can use a fixed seed. */
 export interface Random {
   /** 0 ≤ x < 1. */
   fraction(): number
-  /** A name that nobody else has made or will make. */
+  /** A universally unique id. */
   uniqueId(): string
 }
 
-/** Chance that nobody can guess; never fixed, by no test. */
+/** Cryptographically secure random values. Tests do not replace them. */
 export interface Secrets extends Random {
-  /** So many bytes of it, as base64url. */
+  /** Random bytes, as base64url. */
   secret(bytes: number): string
 }
 

@@ -9,16 +9,16 @@
  *                    CANCELLED│     · given back          ▼ · poison · late
  *                             └──────────── replay ───── DEAD ── purge ──▶ ( )
  *
- * A claim is a promise with an end: whoever claimed a task has it for one lease, prolonged while a handler runs.
- * A stamp proves the claim. It grows with every claim of a cell and does not change when the lease is extended, so
- * a holder that slept through its lease finds its stamp outdated, and what it says is not believed.
+ * A claim holds a task for one lease, which is extended while a handler runs. The stamp is the claim's fencing token: it
+ * grows with every claim of a cell and does not change when the lease is extended. So a consumer that slept through its
+ * lease has an outdated stamp, and its outcome is ignored.
  */
 import type { Duration } from './values/duration.ts'
 import type { Instant } from './values/instant.ts'
 
 export type State = 'pending' | 'claimed' | 'done' | 'cancelled' | 'obsolete' | 'dead'
 
-/** The drawing as data: what may become of a task in each state. The contract suite holds timetables to it. */
+/** The drawing as data: the next states of each state. The contract suite checks timetables against it. */
 export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
   pending: ['claimed', 'cancelled'],
   claimed: ['done', 'pending', 'dead', 'obsolete', 'cancelled'],
@@ -31,24 +31,24 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
-/** Why a task is dead: its attempts failed, its handler said so, it took its process down, … */
+/** Why a task is dead: its attempts failed, its handler returned `{ dead }`, its lease was lost three times in a row, … */
 export type DeadCause = 'attempts' | 'handler' | 'poison' | 'payload' | 'late'
 
 /** What a handler gets. */
 export interface Task<Out> {
-  /** Made by us, the same at every attempt: the idempotency key. */
+  /** Assigned by Tocsin, the same at every attempt: use it as the idempotency key. */
   readonly id: string
   readonly topic: string
-  /** Yours: unique among the topic's live tasks, and all it takes to find one. */
+  /** Chosen by the caller: unique among the live tasks of the topic. */
   readonly key: string
   readonly payload: Out
-  /** When it was to fire. Retries and snoozes do not move it. */
+  /** When the task was scheduled to fire. Retries and snoozes do not change it. */
   readonly dueAt: Date
-  /** fired − due. */
+  /** Time of the call minus the time it was to fire, in ms. */
   readonly latenessMs: number
   /** Failures so far + 1. Snoozes, crashes and lost leases do not count. */
   readonly attempt: number
-  /** Times it was handed to somebody, this one included. */
+  /** How many times the task was claimed, including this one. */
   readonly deliveries: number
   readonly tags: readonly string[]
   readonly priority: Priority
@@ -56,7 +56,7 @@ export interface Task<Out> {
 
 /** What `get` and `list` show. */
 export interface TaskInfo<Out> extends Omit<Task<Out>, 'id' | 'latenessMs'> {
-  /** Null until the first claim where no ledger keeps it. */
+  /** Without a ledger: null until the first claim. */
   readonly id: string | null
   readonly state: State
   readonly createdAt: Date
@@ -74,14 +74,14 @@ export type OnConflict = 'replace' | 'keep'
 
 export type NewTask<In> = When & {
   readonly payload: In
-  /** Made if none is given. */
+  /** A unique id by default. */
   readonly key?: string | undefined
-  /** What it belongs to, up to 4: 'campaign:77'. */
+  /** Up to 4 labels, like 'campaign:77', for `cancelBy`, `rescheduleBy` and `list`. */
   readonly tags?: readonly string[] | undefined
   readonly priority?: Priority | undefined
   /** Fires somewhere in [due, due + smear]. */
   readonly smear?: Duration | undefined
-  /** When the key has a live task: supersede it (default), or leave it. */
+  /** If the key has a live task: replace that task (default), or keep it. */
   readonly onConflict?: OnConflict | undefined
 }
 
@@ -89,7 +89,7 @@ export type Scheduled = {
   readonly key: string
   readonly dueAt: Date
   readonly outcome: 'created' | 'replaced' | 'kept'
-  /** A handler has the older task of this key right now. */
+  /** True if a consumer holds the older task of this key. */
   readonly inFlight: boolean
 }
 export type Cancelled = { readonly key: string; readonly outcome: 'cancelled' | 'in-flight' | 'not-found' }
@@ -111,8 +111,8 @@ export type Outcome =
   | { readonly dead: string; readonly snooze?: undefined; readonly retry?: undefined }
 
 /**
- * The id of a task in a timetable without a ledger: its key and the stamp of its first claim. A pending task costs
- * no byte for it; two tasks never share one, because a cell never gives a stamp twice.
+ * Returns the id of a task in a timetable without a ledger: its key and the stamp of its first claim. A pending task stores
+ * no id. Ids are unique, because a cell never assigns a stamp twice.
  */
 export function taskId(topic: string, key: string, firstStamp: number): string {
   return `${topic}/${key}/${firstStamp}`

@@ -1,9 +1,9 @@
-/** `tocsin/drizzle`: `{ tx: fromDrizzle(tx) }` writes in a transaction of Drizzle's. */
+/** `tocsin/drizzle`: `{ tx: fromDrizzle(tx) }` writes in a transaction of Drizzle. */
 import { sql } from 'drizzle-orm'
 import { cutAtPlaceholders, rowsIn, txOf } from './orm-transaction.ts'
 import type { Tx } from '../values/tx.ts'
 
-/** What `db.transaction(async (tx) => …)` gives, in any version and with any driver for PostgreSQL. */
+/** The `tx` of `db.transaction(async (tx) => …)`, in any version and with any PostgreSQL driver. */
 export interface DrizzleTransaction {
   execute(query: never): PromiseLike<unknown>
   rollback(): never
@@ -15,12 +15,12 @@ export function fromDrizzle(tx: DrizzleTransaction): Tx {
   return txOf(tx, {
     isTransaction: [execute, rollback, setTransaction].every((method) => typeof method === 'function'),
     wanted: 'fromDrizzle takes the tx that db.transaction() hands to its callback, on PostgreSQL, not the db',
-    async say(text, values) {
+    async query(text, values) {
       const { pieces, between } = cutAtPlaceholders(text, values)
       const statement = sql(Object.assign(pieces, { raw: pieces }), ...between)
       return rowsIn(await tx.execute(statement as never))
     },
-    // Drizzle's own message is the whole statement with all its values.
+    // The message of Drizzle's own error has the whole statement with all values.
     unwrapped: (error) => (error as Error).cause,
   })
 }

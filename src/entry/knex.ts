@@ -1,8 +1,8 @@
-/** `tocsin/knex`: `{ tx: fromKnex(trx) }` writes in a transaction of Knex's. */
+/** `tocsin/knex`: `{ tx: fromKnex(trx) }` writes in a transaction of Knex. */
 import { cutAtPlaceholders, overTx, postgresError, rowsIn, txOf } from './orm-transaction.ts'
 import type { Tx } from '../values/tx.ts'
 
-/** What `knex.transaction(async (trx) => …)` and `await knex.transaction()` give. */
+/** The `trx` of `knex.transaction(async (trx) => …)`, or the result of `await knex.transaction()`. */
 export interface KnexTransaction {
   readonly isTransaction?: boolean
   isCompleted(): boolean
@@ -13,12 +13,12 @@ export function fromKnex(trx: KnexTransaction): Tx {
   return txOf(trx, {
     isTransaction: (trx as Partial<KnexTransaction> | null)?.isTransaction === true,
     wanted: 'fromKnex takes the trx that knex.transaction() hands to its callback, not knex',
-    async say(text, values) {
+    async query(text, values) {
       const { pieces, between } = cutAtPlaceholders(text, values)
       const statement = pieces.map((piece) => piece.replaceAll('?', '\\?')).join('?')
       return rowsIn(await trx.raw(statement, between as never))
     },
-    // Knex puts the whole statement with all its values before what PostgreSQL said.
+    // Knex puts the whole statement with all values before PostgreSQL's message.
     unwrapped(error) {
       if (trx.isCompleted()) return overTx()
       const { message, code } = error as Error & { code?: unknown }

@@ -1,19 +1,19 @@
-/** What the doors for ORMs share: a `Tx` that says its statements in a transaction of theirs. */
+/** What the ORM adapters share: a `Tx` that runs its statements in a transaction of the ORM. */
 import type { TocsinError } from '../errors.ts'
 import { badTx, type Tx } from '../values/tx.ts'
 
 export interface Orm {
-  /** Whether it is a transaction, and not the database that makes them. */
+  /** False if the caller passed the ORM's database object instead of a transaction. */
   readonly isTransaction: boolean
-  /** What to give instead, if it is none. */
+  /** The error message if it is not a transaction: what to pass instead. */
   readonly wanted: string
-  /** One statement, with `$1` and so on for its values. Answers its rows. */
-  say(text: string, values: readonly unknown[]): Promise<unknown[]>
-  /** PostgreSQL's own error in what the ORM throws, or `overTx()`. */
+  /** Runs one statement with the placeholders `$1`, `$2`, … and returns its rows. */
+  query(text: string, values: readonly unknown[]): Promise<unknown[]>
+  /** Extracts PostgreSQL's own error from what the ORM throws; `overTx()` if the transaction has ended. */
   unwrapped(error: unknown): unknown
 }
 
-/** By identity: what is known of a transaction is remembered by its `Tx`. */
+/** One `Tx` per transaction: the ledger keeps state per `Tx`. */
 const made = new WeakMap<object, Tx>()
 
 export function txOf(handle: object, orm: Orm): Tx {
@@ -23,7 +23,7 @@ export function txOf(handle: object, orm: Orm): Tx {
   const tx: Tx = {
     async query(text, values) {
       try {
-        return { rows: await orm.say(text, values) }
+        return { rows: await orm.query(text, values) }
       } catch (error) {
         throw orm.unwrapped(error) ?? error
       }
@@ -37,20 +37,20 @@ export function overTx(): TocsinError {
   return badTx('the transaction is over; write while it is open')
 }
 
-/** As PostgreSQL said it, for those who add the whole statement to the message, or hide the code. */
+/** PostgreSQL's own error, for an ORM that adds the whole statement to the message or hides the code. */
 export function postgresError(message: string, code: unknown, cause: unknown): Error {
   return Object.assign(new Error(message, { cause }), { code })
 }
 
-/** pg answers an object with rows, postgres.js the rows. */
+/** pg returns an object with rows, postgres.js returns the rows. */
 export function rowsIn(answer: unknown): unknown[] {
   return Array.isArray(answer) ? answer : (answer as { rows: unknown[] }).rows
 }
 
-/** What stands in quotes is left alone. */
+/** Matches quoted text as well, so that a `$1` inside quotes is not taken for a placeholder. */
 const QUOTED_OR_PLACEHOLDER = /'[^']*'|"[^"]*"|\$(\d+)/g
 
-/** A statement cut at its placeholders, and the value that goes into each cut. */
+/** Splits a statement at its placeholders, and returns the value of each placeholder. */
 export function cutAtPlaceholders(
   text: string,
   values: readonly unknown[],

@@ -1,10 +1,10 @@
-/** `tocsin/postgres`: for a ledger in a PostgreSQL that you know more about than a URL can say. */
+/** `tocsin/postgres`: a ledger in PostgreSQL, with options that a URL cannot express. */
 import { checkPostgresOptions, PostgresConfig, type PostgresOptions } from '../ledgers/postgres/options.ts'
 
 export type { PostgresOptions, PostgresPool } from '../ledgers/postgres/options.ts'
 export type { PostgresConfig }
 
-/** Give it to `Tocsin.open({ ledger: postgres({ pool }) })`. Tocsin never ends your pool. */
+/** For `Tocsin.open({ ledger: postgres({ pool }) })`. Tocsin does not end your pool. */
 export function postgres(options: PostgresOptions): PostgresConfig {
   checkPostgresOptions(options)
   return new PostgresConfig(options)

@@ -1,16 +1,16 @@
-/** `tocsin/prisma`: `{ tx: fromPrisma(tx) }` writes in an interactive transaction of Prisma's. */
+/** `tocsin/prisma`: `{ tx: fromPrisma(tx) }` writes in an interactive transaction of Prisma. */
 import { overTx, postgresError, txOf } from './orm-transaction.ts'
 import type { Tx } from '../values/tx.ts'
 
-/** What `prisma.$transaction(async (tx) => …)` gives. A client connects, a transaction cannot. */
+/** The `tx` of `prisma.$transaction(async (tx) => …)`. A client has `$connect`, a transaction does not. */
 export interface PrismaTransaction {
   $queryRawUnsafe(statement: string, ...values: never[]): PromiseLike<unknown>
   readonly $connect?: never
 }
 
-/** Prisma's code for a transaction that was closed, or has timed out. */
+/** Prisma's code for a transaction that was closed or has timed out. */
 const OVER = 'P2028'
-/** Its own code of a failed statement says only that: PostgreSQL's is in the message. */
+/** Prisma has one code for all failed statements; PostgreSQL's code is in the message. */
 const FAILED = /Code: `(\w{5})`\. Message: `([^]*)`/
 
 export function fromPrisma(tx: PrismaTransaction): Tx {
@@ -18,7 +18,7 @@ export function fromPrisma(tx: PrismaTransaction): Tx {
   return txOf(tx, {
     isTransaction: typeof $queryRawUnsafe === 'function' && $connect === undefined,
     wanted: 'fromPrisma takes the tx that prisma.$transaction() hands to its callback, not the client',
-    say: async (text, values) => (await tx.$queryRawUnsafe(text, ...(values as never[]))) as unknown[],
+    query: async (text, values) => (await tx.$queryRawUnsafe(text, ...(values as never[]))) as unknown[],
     unwrapped(error) {
       const { code, message } = error as Error & { code?: unknown }
       if (code === OVER) return overTx()

@@ -1,12 +1,12 @@
-/** `tocsin/sqlite`: for a ledger in a file of your own. */
+/** `tocsin/sqlite`: a ledger in a SQLite database of your own. */
 import { pathOf, SqliteConfig, type SqliteOptions } from '../ledgers/sqlite/options.ts'
 
 export type { SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
 export type { SqliteConfig }
 
-/** Give it to `Tocsin.open({ ledger: sqlite({ database }) })`: then `{ tx: database }` joins your transactions. */
+/** For `Tocsin.open({ ledger: sqlite({ database }) })`: then `{ tx: database }` writes in your transactions. */
 export function sqlite(options: SqliteOptions): SqliteConfig {
-  // Here, where the mistake is, and again when it is opened: the database may be closed by then.
+  // Throws here, where the mistake is. `open` checks again: the database may be closed by then.
   pathOf(options)
   return new SqliteConfig(options)
 }

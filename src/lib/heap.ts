@@ -1,10 +1,10 @@
 /**
- * A heap that knows where its members are, so that any of them can be removed or moved in O(log n): most timers are
- * cancelled before they fire, and a cancelled one must not hold memory until its time.
+ * A heap whose members store their positions, so that any of them can be removed or moved in O(log n): most timers are
+ * cancelled before they fire, and a cancelled timer must not hold memory until its time.
  *
- * Four children per node: half the depth of a binary heap, and the four scores compared at each step lie side by
- * side. Scores live in a typed array, so that comparing them touches no object. Ties go by key, as they do in a
- * Redis sorted set: members of one prefix with equal scores come out side by side.
+ * Four children per node: half the depth of a binary heap, and the four scores compared at each step are adjacent in memory.
+ * Scores are in a typed array, so that a comparison reads no object. Equal scores are ordered by key, as in a Redis sorted
+ * set: members of one prefix with equal scores come out one after the other.
  */
 export interface HeapMember {
   readonly key: string
@@ -27,7 +27,7 @@ export class Heap<M extends HeapMember> {
     return this.#members[0]
   }
 
-  /** Infinity when empty, so that callers can compare without asking first. */
+  /** Infinity if the heap is empty, so that callers can compare without a check. */
   headScore(): number {
     return this.#members.length === 0 ? Number.POSITIVE_INFINITY : (this.#scores[0] as number)
   }
@@ -62,7 +62,7 @@ export class Heap<M extends HeapMember> {
     this.#settle(member.position, member, score)
   }
 
-  /** How many scores are at most `limit`: walks only the part of the tree where they are. */
+  /** Counts the scores of at most `limit`. Visits only those and their children. */
   countUpTo(limit: number): number {
     let count = 0
     const look = [0]

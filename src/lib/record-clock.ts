@@ -1,12 +1,12 @@
 import type { Clock } from '../clock.ts'
 
-/** Our clock may run faster than the server's: each may be slewed by as much as half a millisecond in a second. */
+/** Our clock may run faster than the server's: NTP may slew each of them by half a millisecond per second. */
 const SLOWEST = 1 - 1e-3
 
 /**
- * What a server's clock says, as far as we have heard: its last answer, and the time since by our monotonic clock. It
- * lags by the way an answer takes, never leads; this machine's wall clock has no say. So what goes by it is never early
- * by the server's clock. Where a server can decide by its own clock, it does.
+ * An estimate of a server's clock: the time in its last answer, plus the time since then by our monotonic clock. The wall
+ * clock of this machine is not used. The estimate lags by the latency of the answer and never leads, so that nothing decided
+ * by it is early by the server's clock. Where the server can decide by its own clock, it does.
  */
 export class RecordClock {
   readonly #clock: Clock
@@ -22,12 +22,12 @@ export class RecordClock {
     this.#atMs = this.#clock.monotonicNow()
   }
 
-  /** How long ago it was heard. */
+  /** Time since the last answer. */
   ageMs(): number {
     return this.#clock.monotonicNow() - this.#atMs
   }
 
-  /** The nearest guess: to be written down and shown, not to be gone by. */
+  /** The best estimate, which may lead: for records and display only, not for decisions. */
   about(): number {
     return this.#heardMs + Math.max(0, Math.floor(this.ageMs()))
   }

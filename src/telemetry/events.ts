@@ -3,7 +3,7 @@ import type { Json } from '../errors.ts'
 import type { Logger } from './logger.ts'
 import type { DeadCause } from '../task.ts'
 
-/** What this process saw. Other processes see their own. */
+/** The events of this process. Each process emits its own. */
 export interface TocsinEvents {
   /** A task fired later than its topic's objective. */
   late: { topic: string; key: string; id: string; latenessMs: number; objectiveMs: number }
@@ -11,11 +11,11 @@ export interface TocsinEvents {
   dead: { topic: string; key: string; id: string | null; cause: DeadCause; error: string }
   /** The live configuration of a topic changed. */
   config: { topic: string; version: number; effective: TopicConfig; paused: boolean }
-  /** The code asks for a value that is not in force. */
+  /** A value in the code is not in force. */
   drift: { topic: string; field: string; code: Json; effective: Json }
   /** The slots whose tasks this process pulls. */
   slots: { topic: string; owned: readonly number[] }
-  /** Something went wrong that no caller was waiting for. Nothing is lost by it; it will be tried again. */
+  /** A background operation failed. No task is lost, and the operation will be retried. */
   error: { topic: string; doing: string; error: unknown }
 }
 
@@ -43,7 +43,7 @@ export class Announcer {
   on<N extends EventName>(name: N, listener: Listener<N>): () => void {
     const listeners = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, listeners)
-    // Each registration is its own, so that one `off` never silences another.
+    // A new function per registration, so that ending one does not end another one of the same listener.
     const own = (event: TocsinEvents[EventName]) => listener(event as TocsinEvents[N])
     listeners.add(own)
     return () => void listeners.delete(own)
@@ -51,14 +51,13 @@ export class Announcer {
 
   emit<N extends EventName>(name: N, event: TocsinEvents[N]): void {
     for (const listener of this.#listeners.get(name) ?? []) {
-      // A listener's mistake must not stop the timers, nor, when it comes as a rejection, the process.
-      const complain = (error: unknown) =>
-        this.#logger.error({ event: name, error }, 'an event listener threw')
+      // A listener that throws must not stop the timers; one that rejects must not end the process.
+      const report = (error: unknown) => this.#logger.error({ event: name, error }, 'an event listener threw')
       try {
         const returned: unknown = listener(event)
-        if (returned instanceof Promise) returned.catch(complain)
+        if (returned instanceof Promise) returned.catch(report)
       } catch (error) {
-        complain(error)
+        report(error)
       }
     }
   }

@@ -1,6 +1,6 @@
 import { describeError } from '../errors.ts'
 
-/** What pino, bunyan and most others offer: fields first, then a sentence. */
+/** A logger like pino or bunyan: fields first, then a message. */
 export interface Logger {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
@@ -8,14 +8,14 @@ export interface Logger {
   error(fields: object, message: string): void
 }
 
-const nothing = () => {}
+const noop = () => {}
 
-export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+export const silentLogger: Logger = { debug: noop, info: noop, warn: noop, error: noop }
 
-/** The default: warnings and errors, a line each, on standard error. */
+/** The default logger: warnings and errors, one line each, on standard error. */
 export const plainLogger: Logger = {
-  debug: nothing,
-  info: nothing,
+  debug: noop,
+  info: noop,
   warn: (fields, message) => print('warn', fields, message),
   error: (fields, message) => print('error', fields, message),
 }

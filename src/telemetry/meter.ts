@@ -1,10 +1,10 @@
 import type { SettleOutcome } from '../timetable.ts'
 
-/** Whoever counts what happens, for figures. Called for every task: it must be quick, and never throws. */
+/** Receives events for metrics. Called for every task: an implementation must be fast and must not throw. */
 export interface Meter {
-  /** A task was handed to a handler, or to whoever pulls; so much later than it was to ring, this time: a retry that was to wait is not late. */
+  /** A task was handed to a handler or to a pull client. Lateness is counted from this ring, so the wait of a retry does not count. */
   fired(topic: string, latenessMs: number): void
-  /** Its outcome was recorded. */
+  /** The outcome of a task was recorded. */
   settled(topic: string, outcome: SettleOutcome['kind']): void
 }
 

@@ -1,8 +1,8 @@
 import { crc32 } from '../lib/crc32.ts'
 
 /**
- * Where a task lives. A key's bucket, and so its cell, never changes: changing the number of slots moves nothing,
- * it only deals the cells to other pullers.
+ * The cell of a task. A key's bucket, and so its cell, never changes: changing the number of slots moves no task, it only
+ * assigns the cells to other pullers.
  *
  *     key ──crc32──▶ bucket (0–1023) ──& 63──▶ cell (0–63) ──& (slots − 1)──▶ slot
  */
@@ -13,7 +13,7 @@ export const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, ce
 
 export type SlotBy = 'key' | 'prefix'
 
-/** The part of a key before its first ':' — who the task is for, in topics with `slotBy: 'prefix'`. */
+/** Returns the part of a key before its first ':'; the whole key if it has none. */
 export function prefixOf(key: string): string {
   const colon = key.indexOf(':')
   return colon === -1 ? key : key.slice(0, colon)
@@ -27,7 +27,7 @@ export function cellOf(key: string, slotBy: SlotBy): number {
   return bucketOf(key, slotBy) & (CELLS - 1)
 }
 
-/** The cells that the puller of `slot` looks after when there are `slots` of them. */
+/** Returns the cells that the puller of `slot` pulls, if there are `slots` slots. */
 export function cellsOfSlot(slot: number, slots: number): number[] {
   const cells: number[] = []
   for (let cell = slot; cell < CELLS; cell += slots) cells.push(cell)

@@ -1,7 +1,7 @@
 /**
- * A topic's settings come in three layers, and each field is looked up by itself: what was set live wins over what
- * the code says, which wins over the default. Layers hold what users write, checked and in one spelling
- * ('90s' → '1m30s'); `settingsOf` turns the result into the numbers that the runtime works with.
+ * A topic's settings have three layers. For each field the live value wins over the value in the code, which wins over the
+ * default. Layers hold what users write, checked and normalized ('90s' → '1m30s'); `settingsOf` converts the result into the
+ * numbers that the runtime uses.
  */
 import { CELLS, type SlotBy } from './cell.ts'
 import { type Duration, durationMs, durationText } from './duration.ts'
@@ -12,11 +12,11 @@ import type { RetryPolicy } from './retry.ts'
 export interface TopicConfig {
   /** Shares that pullers own: 1–64, a power of two; 16 by default. In code it counts at creation; live at any time. */
   readonly slots?: number | undefined
-  /** What places a task: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
+  /** What decides a task's slot: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
   readonly slotBy?: SlotBy | undefined
   /** Most tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000. */
   readonly batchSize?: number | undefined
-  /** How long a claim is trusted before the task is given to somebody else; renewed while a handler runs. 30s. */
+  /** How long a claim holds a task before another consumer may claim it; renewed while a handler runs. 30s. */
   readonly lease?: Duration | undefined
   /** How long a handler may run before the attempt counts as failed. 5m. */
   readonly timeout?: Duration | undefined
@@ -29,9 +29,9 @@ export interface TopicConfig {
   readonly retry?: RetryConfig | undefined
   /** At most this many tasks claimed in any such span. Off. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** What to do with a task found later than `after` its time. Off: fire it. */
+  /** What to do with a task that is claimed later than `after` its time. Off: fire it. */
   readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
-  /** The lateness that this topic promises; a task over it is a 'late' event. Off. */
+  /** The target lateness of the topic; a task over it emits a 'late' event. Off. */
   readonly objective?: { readonly p99: Duration } | undefined
 }
 
@@ -48,7 +48,7 @@ export interface RetryConfig {
   readonly jitter?: number | undefined
 }
 
-/** What can change on a running topic; null gives a field back to the code and the default. */
+/** The fields that can change on a running topic; null removes the live value of a field. */
 export type LiveConfig = { readonly [K in Exclude<keyof TopicConfig, 'slotBy'>]?: TopicConfig[K] | null }
 
 export interface ConfigView {
@@ -90,7 +90,7 @@ export const DEFAULT_CONFIG = {
 type Rule = (value: unknown, path: string) => unknown
 
 const RETRY_RULES: Record<keyof RetryConfig, Rule> = {
-  // 999 is what the last three digits of a score can count.
+  // The failures are the last three digits of a score.
   maxAttempts: wholeNumber(1, 999),
   backoff: oneOf('exponential', 'fixed'),
   min: duration(0),
@@ -117,13 +117,13 @@ const RULES: Record<keyof TopicConfig, Rule> = {
 
 export const CONFIG_FIELDS = Object.keys(RULES)
 
-/** The code layer: checked, in one spelling, without what is undefined. */
+/** Returns the code layer: checked, normalized, without undefined fields. */
 export function checkConfig(config: unknown, where: string): TopicConfig {
   checkOptions(config, CONFIG_FIELDS, where, 'bad-config', '')
   return within(where, () => checkFields(config as object, '', RULES)) as TopicConfig
 }
 
-/** The live layer after a patch. Whatever is wrong is refused before anything changes. */
+/** Returns the live layer after a patch. Throws if any field of the patch is invalid. */
 export function patchLive(live: TopicConfig, patch: unknown, where: string): TopicConfig {
   const { slotBy: _, ...liveRules } = RULES
   if (patch !== null && typeof patch === 'object' && 'slotBy' in patch)
@@ -146,15 +146,15 @@ export function effectiveConfig(code: TopicConfig, live: TopicConfig): TopicConf
   return layered(layered(DEFAULT_CONFIG, code), live)
 }
 
-/** Code values that something else overrides: [field, said by the code, in force]. */
+/** Returns the fields of the code whose values are not in force. */
 export function driftOf(
   code: TopicConfig,
   effective: TopicConfig,
 ): { field: string; code: Json; effective: Json }[] {
   const rows: { field: string; code: Json; effective: Json }[] = []
-  const compare = (said: object, holds: object, path: string) => {
-    for (const [name, value] of Object.entries(said)) {
-      const inForce = (holds as Record<string, unknown>)[name]
+  const compare = (inCode: object, actual: object, path: string) => {
+    for (const [name, value] of Object.entries(inCode)) {
+      const inForce = (actual as Record<string, unknown>)[name]
       if (value !== null && typeof value === 'object')
         compare(value, (inForce ?? {}) as object, `${path}${name}.`)
       else if (value !== inForce)
@@ -165,7 +165,7 @@ export function driftOf(
   return rows
 }
 
-/** Lenient: what was set live beside other code may not fit this one; it still has to run. */
+/** With `isLenient`, adapts values that contradict each other: live values may not fit newer code, and the topic must still run. */
 export function settingsOf(effective: TopicConfig, where: string, isLenient = false): Settings {
   const full = layered(DEFAULT_CONFIG, effective)
   const retry = full.retry as { [K in keyof RetryConfig]-?: NonNullable<RetryConfig[K]> }
@@ -204,7 +204,7 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
   }
 }
 
-/** Field by field, and `retry` field by field within: 'maxAttempts: 3' in code leaves the other defaults alone. */
+/** Merges field by field, also within `retry`: `maxAttempts: 3` in the code keeps the other defaults. */
 function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
   const retry =
     under.retry === undefined && over.retry === undefined ? {} : { retry: { ...under.retry, ...over.retry } }

@@ -2,7 +2,7 @@ import { TocsinError } from '../errors.ts'
 import { checkKey } from './key.ts'
 import type { ListPosition } from './list-position.ts'
 
-/** Opaque to callers: where a page ended. */
+/** The position of a page's last task, opaque to callers. */
 export function encodeCursor({ ringMs, failures, key }: ListPosition): string {
   return Buffer.from(JSON.stringify([ringMs, failures, key])).toString('base64url')
 }
@@ -15,7 +15,7 @@ export function decodeCursor(cursor: unknown): ListPosition {
       if (isCount(ringMs) && isCount(failures)) return { ringMs, failures, key: checkKey(key) }
     }
   } catch {
-    // Falls through to the refusal, which says the same for every kind of damage.
+    // Every kind of damage gets the error below.
   }
   throw new TocsinError('bad-cursor', "cursor: not one that 'list' returned; start again without it", {
     field: 'cursor',

@@ -7,10 +7,10 @@ const UNIT_MS = { w: 604_800_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_0
 
 const PATTERN = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$/
 
-/** A hundred years: beyond it a duration is a mistake, and `now + duration` still fits into a score. */
+/** A hundred years. A longer duration is a mistake, and `now + duration` must fit into a score (instant.ts). */
 export const LONGEST_DURATION_MS = 36_500 * UNIT_MS.d
 
-/** Bulk calls say '30m' a million times: the last text is remembered. */
+/** Caches the last text: a bulk call may have '30m' a million times. */
 let lastText: string | null = null
 let lastTextMs = Number.NaN
 
@@ -54,7 +54,7 @@ function hintFor(value: unknown): string {
   return "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
 }
 
-/** The shortest text that `durationMs` reads back as the same number. */
+/** Returns the shortest text that `durationMs` parses to the same number. */
 export function durationText(ms: number): string {
   if (ms === 0) return '0ms'
   let left = ms

@@ -1,9 +1,9 @@
 import type { Json } from '../errors.ts'
 
-/** What arrives when a `T` was sent as JSON: dates are text, methods and undefined are gone. */
+/** The type of a `T` after JSON.stringify and JSON.parse: dates are strings, methods and undefined are removed. */
 export type Jsonified<T> = unknown extends T
   ? T
-  : // What is JSON already stays as it is; asked first, or a recursive type would never end.
+  : // Checked first: otherwise a recursive JSON type would expand without end.
     T extends Json
     ? T
     : T extends { toJSON(key: never): infer J }
@@ -18,12 +18,12 @@ export type Jsonified<T> = unknown extends T
               ? JsonifiedObject<T>
               : never
 
-/** What JSON leaves out of an object, and writes as null in an array. */
+/** Values that JSON omits from objects, and writes as null in arrays. */
 type Dropped = undefined | symbol | ((...args: never[]) => unknown)
 
 type JsonifiedItem<T> = unknown extends T ? T : T extends Dropped ? null : Jsonified<T>
 
-/** A property that may hold something dropped may be missing on arrival. */
+/** A property whose type includes a dropped value is optional in the result. */
 type JsonifiedObject<T> = Flat<
   { [K in keyof T as Sent<T, K, 'always'>]: JsonifiedProperty<T[K]> } & {
     [K in keyof T as Sent<T, K, 'perhaps'>]?: JsonifiedProperty<T[K]>

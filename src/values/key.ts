@@ -24,7 +24,7 @@ export function checkKey(key: unknown, field = 'key'): string {
   throw new TocsinError('bad-key', `${field}: ${describeValue(key)} is not a key: ${problem}`, { field })
 }
 
-/** Sorted, each once, frozen; null when there are none, so that an untagged task carries nothing. */
+/** Returns the tags sorted, without duplicates, frozen; null if there are none, so that an untagged task stores nothing. */
 export function checkTags(tags: unknown, field = 'tags'): readonly string[] | null {
   if (tags === undefined) return null
   if (!Array.isArray(tags)) throw badTags(field, `expected an array of text, got ${describeValue(tags)}`)
@@ -44,7 +44,7 @@ function badTags(field: string, message: string): TocsinError {
   return new TocsinError('bad-tags', `${field}: ${message}`, { field })
 }
 
-/** A prefix is a whole one: what a key has before its first ':'. */
+/** A prefix is the whole part of a key before its first ':'. */
 export function checkPrefix(prefix: unknown, field = 'prefix'): string {
   const problem =
     textProblem(prefix, KEY_BYTES_MAX) ??

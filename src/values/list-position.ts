@@ -1,4 +1,4 @@
-/** The order of listings: by ring time, then fewer failures first, then by the bytes of the key, as stores have it. */
+/** The order of listings, the same in all stores: by ring time, then by failures, then by the bytes of the key. */
 
 /** The position of a task in a listing: what a cursor holds. */
 export interface ListPosition {
@@ -7,15 +7,15 @@ export interface ListPosition {
   readonly key: string
 }
 
-/** Of a live or an ended task; `generation` tells ended tasks of one key apart. */
+/** A live or an ended task. `generation` distinguishes the ended tasks of one key. */
 interface Listed extends ListPosition {
   readonly state: string
   readonly generation?: number
 }
 
 export function positionOf({ ringMs, failures, key, state, generation = 0 }: Listed): ListPosition {
-  // What has ended lies in the order in which it did; how often it failed plays no part. But of one key several may
-  // have ended in one moment.
+  // Ended tasks are ordered by the time of their end, not by failures. Several tasks of one key may have ended in the same
+  // millisecond, so their generation takes the place of failures.
   const isLive = state === 'pending' || state === 'claimed'
   return { ringMs, failures: isLive ? failures : generation, key }
 }
@@ -30,16 +30,16 @@ interface RingOrder {
   readonly key: string
 }
 
-/** The order of hints: by ring time, then by place. */
+/** Compares hints: by ring time, then by cell and key. */
 export function compareFrontiers(a: RingOrder, b: RingOrder): number {
-  // Not their difference: nowhere is before any time, and not a number away from itself.
+  // Not `a - b`: the frontier before all hints is -Infinity, and the difference of two of them is NaN.
   if (a.ringMs !== b.ringMs) return a.ringMs < b.ringMs ? -1 : 1
   return a.cell - b.cell || compareKeys(a.key, b.key)
 }
 
 const SURROGATE = /[\ud800-\udfff]/
 
-/** JavaScript compares UTF-16 units, which differs from the order of the bytes only above U+FFFF. */
+/** Compares by UTF-8 bytes. JavaScript compares UTF-16 units, which gives another order only above U+FFFF. */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0
   if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))

@@ -2,7 +2,7 @@ import { describeValue, type ErrorCode, TocsinError } from '../errors.ts'
 
 const NAME_LENGTH_MAX = 64
 
-/** Refuses anything that is no plain object, and any name that is not known: a typo must not be silence. */
+/** Throws if `value` is not a plain object or has an unknown property: a typo must not be ignored. */
 export function checkOptions(
   value: unknown,
   known: readonly string[],
@@ -49,20 +49,20 @@ export function needsLedger(what: string): TocsinError {
   return new TocsinError('ledger-required', message)
 }
 
-/** By its tag, not by its prototype: an object literal of another realm (a test runner's sandbox) is as good. */
+/** Checks the tag, not the prototype: an object literal of another realm (a test runner's sandbox) has another prototype. */
 function isPlain(value: unknown): value is object {
   return Object.prototype.toString.call(value) === '[object Object]'
 }
 
-/** The known name that `name` is a likely misspelling of, or null. */
+/** Returns the known name that `name` is a likely misspelling of; null if there is none. */
 export function nearest(name: string, known: readonly string[]): string | null {
-  // Nobody misspells at such length, and comparing would take long.
+  // A name of this length is no misspelling, and the edit distance takes quadratic time.
   if (name.length > NAME_LENGTH_MAX) return null
   const lower = name.toLowerCase()
   let best: string | null = null
   let bestDistance = (name.length < 3 ? 1 : Math.max(2, Math.ceil(name.length / 3))) + 1
   for (const candidate of known) {
-    // A word of quite another length is another word: 'data' is not a misspelt 'at'.
+    // A name of very different length is another word: 'data' is not a misspelt 'at'.
     if (Math.abs(candidate.length - name.length) > Math.max(1, Math.floor(name.length / 3))) continue
     const distance = editDistance(lower, candidate.toLowerCase())
     if (distance < bestDistance) {

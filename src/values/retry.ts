@@ -4,13 +4,13 @@ export interface RetryPolicy {
   readonly backoff: 'exponential' | 'fixed'
   readonly minMs: number
   readonly maxMs: number
-  /** 0.2: each wait is stretched or shortened by up to 20 %, so that what failed together does not return together. */
+  /** With 0.2, each wait varies by up to ±20 %, so that tasks that failed together are not retried together. */
   readonly jitter: number
 }
 
-/** `failures` counts this one: 1 after the first failed attempt. `fraction` is a random number, 0 ≤ x < 1. */
+/** Returns the wait after a failed attempt. `failures` includes that attempt. `fraction` is a random number, 0 ≤ x < 1. */
 export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
-  // 2^60 ms is over any maxMs; the bound keeps the power finite for failure 999.
+  // 2^60 ms is over any maxMs; the limit keeps the power finite for 999 failures.
   const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 60)
   const plainMs = Math.min(policy.minMs * growth, policy.maxMs)
   return Math.round(plainMs * (1 + policy.jitter * (2 * fraction - 1)))

@@ -1,22 +1,22 @@
-/** Payloads against a topic's schema: as JSON will deliver them, both when scheduled and when they arrive. */
+/** Validates payloads against the topic's schema, as JSON delivers them, when they are scheduled and when they are delivered. */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Clock, withDeadline } from '../clock.ts'
 import { boundedText, describeError, TocsinError } from '../errors.ts'
 import { decodePayload } from './payload.ts'
 
-/** The payload a handler gets, or why the stored one does not fit the topic any more. */
+/** The payload for the handler, or why the schema refuses the stored one. */
 export type Decoded<Out> = { readonly payload: Out } | { readonly problem: string }
 
-/** A schema that has not answered by then never will. */
+/** Deadline of an async schema. */
 const ANSWER_MS = 10_000
 
-/** What a schema answers, or 'timeout': every call has a deadline. */
+/** Settles as `answer` does, or rejects with 'timeout' after `ANSWER_MS`. */
 export function inTime<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   const late = () => new TocsinError('timeout', 'payload: the schema did not answer within 10s')
   return withDeadline(clock, ANSWER_MS, answer, late)
 }
 
-/** Throws 'bad-payload', now or later, when the schema would refuse what is about to be stored. */
+/** Throws 'bad-payload', or rejects with it if the schema is async, if the schema refuses the payload. */
 export function checkAgainst(schema: StandardSchemaV1 | null, body: string): void | Promise<void> {
   if (schema === null) return
   const decoded = decodeBody(schema, body)
@@ -24,8 +24,8 @@ export function checkAgainst(schema: StandardSchemaV1 | null, body: string): voi
 }
 
 /**
- * Never throws: what no longer fits comes back as a problem, and the task is dead for it, with its payload kept. A
- * schema that throws, or answers nothing that a schema may answer, has refused.
+ * Returns the parsed payload, or a problem if the schema refuses it (the task is dead then, and keeps its payload). Never
+ * throws: a schema that throws or returns an invalid result counts as a refusal.
  */
 export function decodeBody<Out>(
   schema: StandardSchemaV1<unknown, Out> | null,
@@ -44,7 +44,7 @@ export function decodeBody<Out>(
   }
 }
 
-/** Any library's promise, of any realm. */
+/** True for the promises of any library and realm. */
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
 }
@@ -59,7 +59,7 @@ function refuse(decoded: Decoded<unknown>): void {
   throw new TocsinError('bad-payload', message, { field: 'payload' })
 }
 
-/** May throw on an answer that is none; its caller takes that as a refusal. */
+/** Throws if the result is invalid; the caller takes that as a refusal. */
 function read<Out>(answer: unknown): Decoded<Out> {
   const result = answer as StandardSchemaV1.Result<Out>
   if (result.issues === undefined) {

@@ -1,12 +1,12 @@
 import { TocsinError } from '../errors.ts'
 
-/** What a transaction-capable client looks like; a pool has `totalCount` and is refused by the compiler. */
+/** A database client in a transaction. A pool of pg has a numeric `totalCount`, so it does not compile as a `Tx`. */
 export interface Tx {
   query(text: string, values: unknown[]): Promise<unknown>
   totalCount?: 'a pool is not a transaction'
 }
 
-/** What a handler with `transaction: true` gets: a connection of pg, inside the transaction that its outcome is part of. */
+/** The `tx` of a handler with `transaction: true`: a connection of pg, in the transaction that also records the outcome. */
 export interface HandlerTx extends Tx {
   query<Row extends object = Record<string, unknown>>(
     text: string,

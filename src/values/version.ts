@@ -1,2 +1,2 @@
-/** As in package.json; a test holds them together. */
+/** The version in package.json; a test compares the two. */
 export const VERSION = '0.1.0'
