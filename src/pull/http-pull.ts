@@ -10,8 +10,8 @@ import { groupBy } from '../lib/group-by.ts'
 import type { Task } from '../task.ts'
 import type { CellAddress, SettleAnswer } from '../timetable.ts'
 import { Reporter, type ReporterParts } from '../consume/reporter.ts'
-import type { Pulled } from './pending-pull.ts'
 import { PendingPulls, type PendingPullsParts } from './pending-pulls.ts'
+import { type Pulled, PulledTasks } from './pulled-tasks.ts'
 import { decodeToken, encodeToken, type PullToken } from './pull-token.ts'
 import { settleOutcomeOf, type Verdict } from '../consume/verdict.ts'
 
@@ -38,13 +38,15 @@ interface DecodedItem {
 
 export class HttpPull {
   readonly #parts: HttpPullParts
+  readonly #pulledTasks: PulledTasks
   readonly #pendingPulls: PendingPulls
   readonly #reporter: Reporter
 
   constructor(parts: HttpPullParts) {
     this.#parts = parts
     this.#reporter = new Reporter(parts)
-    this.#pendingPulls = new PendingPulls(parts, this.#reporter)
+    this.#pulledTasks = new PulledTasks(parts, this.#reporter)
+    this.#pendingPulls = new PendingPulls(parts, this.#pulledTasks, this.#reporter)
   }
 
   get waitingCount(): number {
@@ -56,7 +58,7 @@ export class HttpPull {
     const pulled = await this.#pendingPulls.wait(limit, leaseMs, waitMs, signal)
     if (!signal.aborted) return pulled.map((one) => this.#task(one))
     // The client is gone: other clients may have the tasks at once.
-    await this.#pendingPulls.giveBack(pulled)
+    await this.#pulledTasks.giveBack(pulled)
     return []
   }
 

@@ -1,18 +1,4 @@
-import type { ClaimedTask } from '../timetable.ts'
-
-/** A task that was claimed for a pending pull, with the fields of its token. */
-export interface Pulled {
-  readonly entry: ClaimedTask
-  readonly cell: number
-  readonly stamp: number
-  readonly req: string
-  /** The timetable's clock when the task was claimed. */
-  readonly firedMs: number
-  readonly leaseUntilMs: number
-  /** Monotonic. The lease counts from here: no other process has the task before it ends. */
-  readonly sentMs: number
-  readonly leaseMs: number
-}
+import type { Pulled } from './pulled-tasks.ts'
 
 /** A client's call for up to `limit` tasks that waits until there are some. */
 export class PendingPull {

@@ -5,15 +5,14 @@
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
-import { lateOutcome } from '../consume/admission.ts'
-import { type AnsweredClaim, Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
+import { Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
 import { Puller, type PullerHost } from '../consume/puller.ts'
 import type { Reporter } from '../consume/reporter.ts'
-import { groupBy } from '../lib/group-by.ts'
 import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
-import type { CellAddress, Claim, Look, SettleOutcome } from '../timetable.ts'
+import type { Claim, Look } from '../timetable.ts'
 import { ALL_CELLS, cellsOfSlot } from '../values/cell.ts'
-import { PendingPull, type Pulled } from './pending-pull.ts'
+import { PendingPull } from './pending-pull.ts'
+import type { Pulled, PulledTasks } from './pulled-tasks.ts'
 
 export interface PendingPullsParts extends ClaimerParts {
   readonly clock: Clock
@@ -35,8 +34,6 @@ export interface PullReservation {
 
 /** Without a pull for this long, the topic's pullers stop until the next one. */
 const IDLE_MS = 60_000
-/** A claim whose answer took more than this part of its lease is given back: too little of the lease is left to hand on. */
-const SPENT_SHARE = 0.5
 const PULLERS = 16
 /** A claim takes at most its share of a pull, so that all pullers claim at once; a smaller share is not worth a call. */
 const SHARE_MIN = 8
@@ -45,6 +42,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
   readonly #parts: PendingPullsParts
   readonly #reporter: Reporter
   readonly #claimer: Claimer
+  readonly #pulledTasks: PulledTasks
   /** First come, first served. */
   readonly #pulls = new Set<PendingPull>()
   /** Callbacks of pullers that found no pull to claim for. */
@@ -52,14 +50,13 @@ export class PendingPulls implements PullerHost<PullReservation> {
   #pullers: Puller<PullReservation>[] = []
   #unwatch: () => void = () => {}
   #callOffIdle: () => void = () => {}
-  /** Give-backs under way that no pull waits for. */
-  readonly #givingBack = new Set<Promise<void>>()
   #isStopped = false
 
-  constructor(parts: PendingPullsParts, reporter: Reporter) {
+  constructor(parts: PendingPullsParts, pulledTasks: PulledTasks, reporter: Reporter) {
     this.#parts = parts
     this.#reporter = reporter
     this.#claimer = new Claimer(parts, reporter)
+    this.#pulledTasks = pulledTasks
   }
 
   get count(): number {
@@ -76,7 +73,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
         signal.removeEventListener('abort', leave)
         this.#pulls.delete(pull)
         if (this.#pulls.size === 0) this.#closeWhenIdle()
-        resolve(this.#fresh(tasks))
+        resolve(this.#pulledTasks.fresh(tasks))
       })
       const leave = () => pull.close()
       const callOff = this.#parts.clock.after(waitMs, () => {
@@ -89,22 +86,6 @@ export class PendingPulls implements PullerHost<PullReservation> {
     })
   }
 
-  /** Returns tasks to the timetable, as if they had not been claimed. Never rejects: if it fails, their lease ends. */
-  async giveBack(tasks: readonly Pulled[]): Promise<void> {
-    const { store, topic } = this.#parts
-    const outcome = { kind: 'return' } as const
-    await Promise.all(
-      [...groupBy(tasks, ({ cell }) => cell)].map(([cell, some]) =>
-        store
-          .settle(
-            { topic, cell },
-            some.map(({ entry, stamp }) => ({ key: entry.key, stamp, outcome })),
-          )
-          .catch((error: unknown) => this.#reporter.callFailed('settle', error)),
-      ),
-    )
-  }
-
   /** Applies a change of the topic's configuration: paused, resumed, or another rate. */
   reconfigure(): void {
     for (const puller of this.#pullers) puller.nudge()
@@ -115,7 +96,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     for (const pull of this.#pulls) pull.close()
     this.#callOffIdle()
     await this.#close()
-    await Promise.all(this.#givingBack)
+    await this.#pulledTasks.givenBack()
   }
 
   reserve(whenFree: () => void): PullReservation | null {
@@ -165,7 +146,10 @@ export class PendingPulls implements PullerHost<PullReservation> {
       const answered = await this.#claimer.claim(cell, limit, from, leaseMs)
       const { claim } = answered
       if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
-      admitted = await this.#accept(answered, reservation)
+      const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
+      const tasks = this.#pulledTasks.of(answered)
+      if (isWanted) admitted = await this.#pulledTasks.admit(answered.at, tasks, from)
+      else await this.#pulledTasks.giveBack(tasks)
       return claim
     } finally {
       rateLimiter.giveBack(Math.max(0, limit - admitted.length))
@@ -184,99 +168,16 @@ export class PendingPulls implements PullerHost<PullReservation> {
     this.#reporter.callFailed('claim', error)
   }
 
-  /** Returns the tasks of a claim that can be handed out. Gives all of them back if the pull is gone or the lease is short. */
-  async #accept(
-    { at, request, sentMs, claim }: AnsweredClaim,
-    reservation: PullReservation | null,
-  ): Promise<Pulled[]> {
-    const { req, leaseMs } = request
-    const { stamp, nowMs: firedMs } = claim
-    // A repeated claim has only the rest of its lease.
-    const leaseUntilMs = firedMs + leaseMs - Math.ceil(this.#parts.clock.monotonicNow() - sentMs)
-    const tasks = claim.tasks.map((entry): Pulled => ({
-      entry,
-      cell: at.cell,
-      stamp,
-      req,
-      firedMs,
-      leaseUntilMs,
-      sentMs,
-      leaseMs,
-    }))
-    const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
-    if (!isWanted || this.#isSpent(sentMs, leaseMs)) {
-      await this.giveBack(tasks)
-      return []
-    }
-    const admitted = await this.#admit(at, tasks, reservation.from)
-    await this.#handOut(at, admitted)
-    return admitted
-  }
-
   /** Adds tasks to their pull, and gives back those that it cannot take: it may be closed by now. */
   #deliver({ pull, from, reserved }: PullReservation, tasks: Pulled[]): void {
     // A repeated claim may return more tasks than are reserved now.
     const taken = pull.isClosed ? [] : tasks.slice(0, reserved)
-    this.#giveBackSoon(tasks.slice(taken.length))
+    this.#pulledTasks.giveBackSoon(tasks.slice(taken.length))
     pull.release(reserved, taken)
     // A suspect is the only task of its answer.
     if (pull.capacity === 0 || (from === 'suspects' && taken.length > 0)) pull.close()
     else this.#answerSoon(pull)
     this.#callWaitingPullers()
-  }
-
-  /** Returns the tasks with enough lease left. A pull waits for all its claims, so the lease of the first may be spent. */
-  #fresh(tasks: readonly Pulled[]): Pulled[] {
-    const spent = tasks.filter(({ sentMs, leaseMs }) => this.#isSpent(sentMs, leaseMs))
-    this.#giveBackSoon(spent)
-    const fresh = tasks.filter((task) => !spent.includes(task))
-    for (const { entry, firedMs } of fresh) {
-      this.#reporter.fired(firedMs - entry.ringMs)
-      this.#reporter.checkLateness(entry, firedMs - entry.ringMs)
-    }
-    return fresh
-  }
-
-  #isSpent(sentMs: number, leaseMs: number): boolean {
-    return this.#parts.clock.monotonicNow() - sentMs > leaseMs * SPENT_SHARE
-  }
-
-  #giveBackSoon(tasks: readonly Pulled[]): void {
-    if (tasks.length === 0) return
-    const done = this.giveBack(tasks).finally(() => this.#givingBack.delete(done))
-    this.#givingBack.add(done)
-  }
-
-  /** Settles tasks that the late policy ends, and returns the others. A suspect's start is recorded before it is handed out. */
-  async #admit(at: CellAddress, tasks: readonly Pulled[], from: ClaimSource): Promise<Pulled[]> {
-    const { store, settings } = this.#parts
-    const { late } = settings()
-    const admitted: Pulled[] = []
-    const tooLate: { readonly task: Pulled; readonly outcome: SettleOutcome }[] = []
-    for (const task of tasks) {
-      const outcome = lateOutcome(late, task.firedMs - task.entry.ringMs)
-      if (outcome === null) admitted.push(task)
-      else tooLate.push({ task, outcome })
-    }
-    if (tooLate.length > 0) {
-      const answers = await store.settle(
-        at,
-        tooLate.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
-      )
-      for (const [i, { task, outcome }] of tooLate.entries())
-        if (answers[i] === 'settled') this.#reporter.announce(task.entry, outcome)
-    }
-    const [suspect] = from === 'suspects' ? admitted : []
-    if (suspect === undefined) return admitted
-    return (await store.begin(at, suspect.entry.key, suspect.stamp)) ? admitted : []
-  }
-
-  /** Tells the ledger that clients may settle and extend these tasks through any process. */
-  async #handOut(at: CellAddress, tasks: readonly Pulled[]): Promise<void> {
-    const [first] = tasks
-    if (first === undefined) return
-    const keys = tasks.map(({ entry }) => entry.key)
-    await this.#parts.store.features.handOut(at, first.stamp, keys)
   }
 
   #mayClaim(): boolean {

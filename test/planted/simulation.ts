@@ -425,7 +425,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'what was claimed in time is handed out when its lease is over',
     file: PENDING_PULLS,
-    find: 'resolve(this.#fresh(tasks));',
+    find: 'resolve(this.#pulledTasks.fresh(tasks));',
     replace: 'resolve(tasks);',
     composition: 'redis',
     isPulled: true,

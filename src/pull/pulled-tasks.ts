@@ -1,0 +1,148 @@
+import type { Clock } from '../clock.ts'
+import { lateOutcome } from '../consume/admission.ts'
+import type { AnsweredClaim, ClaimSource } from '../consume/claimer.ts'
+import type { Reporter } from '../consume/reporter.ts'
+import { groupBy } from '../lib/group-by.ts'
+import type { TaskStore } from '../store.ts'
+import type { CellAddress, ClaimedTask, SettleOutcome } from '../timetable.ts'
+import type { Settings } from '../values/config.ts'
+
+/** A task that was claimed for a pending pull, with the fields of its token. */
+export interface Pulled {
+  readonly entry: ClaimedTask
+  readonly cell: number
+  readonly stamp: number
+  readonly req: string
+  /** The timetable's clock when the task was claimed. */
+  readonly firedMs: number
+  readonly leaseUntilMs: number
+  /** Monotonic. The lease counts from here: no other process has the task before it ends. */
+  readonly sentMs: number
+  readonly leaseMs: number
+}
+
+export interface PulledTasksParts {
+  readonly topic: string
+  readonly store: TaskStore
+  readonly clock: Clock
+  /** The settings that are in force now. */
+  readonly settings: () => Settings
+}
+
+/** A task that spent more than this part of its lease here is given back: too little of the lease is left to hand on. */
+const SPENT_SHARE = 0.5
+
+/** The tasks between their claim and their client: hands out those that may start, and gives back the others. */
+export class PulledTasks {
+  readonly #parts: PulledTasksParts
+  readonly #reporter: Reporter
+  /** Give-backs under way that no pull waits for. */
+  readonly #givingBack = new Set<Promise<void>>()
+
+  constructor(parts: PulledTasksParts, reporter: Reporter) {
+    this.#parts = parts
+    this.#reporter = reporter
+  }
+
+  /** Returns the tasks of a claim. */
+  of({ at, request, sentMs, claim }: AnsweredClaim): Pulled[] {
+    const { cell } = at
+    const { req, leaseMs } = request
+    const { stamp, nowMs: firedMs } = claim
+    // A repeated claim has only the rest of its lease.
+    const leaseUntilMs = firedMs + leaseMs - Math.ceil(this.#parts.clock.monotonicNow() - sentMs)
+    const common = { cell, stamp, req, firedMs, leaseUntilMs, sentMs, leaseMs }
+    return claim.tasks.map((entry) => ({ entry, ...common }))
+  }
+
+  /** Returns the tasks of one claim that may be handed out. The others have their outcome, or are given back. */
+  async admit(at: CellAddress, tasks: readonly Pulled[], from: ClaimSource): Promise<Pulled[]> {
+    if (tasks.some((task) => this.#isSpent(task))) {
+      await this.giveBack(tasks)
+      return []
+    }
+    const inTime = await this.#settleLate(at, tasks)
+    const admitted = from === 'suspects' ? await this.#begun(at, inTime) : inTime
+    await this.#handOut(at, admitted)
+    return admitted
+  }
+
+  /** Returns the tasks with enough lease left. A pull waits for all its claims, so the lease of the first may be spent. */
+  fresh(tasks: readonly Pulled[]): Pulled[] {
+    const spent = tasks.filter((task) => this.#isSpent(task))
+    this.giveBackSoon(spent)
+    const fresh = tasks.filter((task) => !spent.includes(task))
+    for (const { entry, firedMs } of fresh) {
+      this.#reporter.fired(firedMs - entry.ringMs)
+      this.#reporter.checkLateness(entry, firedMs - entry.ringMs)
+    }
+    return fresh
+  }
+
+  /** Returns tasks to the timetable, as if they had not been claimed. Never rejects: if it fails, their lease ends. */
+  async giveBack(tasks: readonly Pulled[]): Promise<void> {
+    const { store, topic } = this.#parts
+    const outcome = { kind: 'return' } as const
+    await Promise.all(
+      [...groupBy(tasks, ({ cell }) => cell)].map(([cell, some]) =>
+        store
+          .settle(
+            { topic, cell },
+            some.map(({ entry, stamp }) => ({ key: entry.key, stamp, outcome })),
+          )
+          .catch((error: unknown) => this.#reporter.callFailed('settle', error)),
+      ),
+    )
+  }
+
+  giveBackSoon(tasks: readonly Pulled[]): void {
+    if (tasks.length === 0) return
+    const done = this.giveBack(tasks).finally(() => this.#givingBack.delete(done))
+    this.#givingBack.add(done)
+  }
+
+  /** Resolves when all give-backs under way have ended. */
+  async givenBack(): Promise<void> {
+    await Promise.all(this.#givingBack)
+  }
+
+  #isSpent({ sentMs, leaseMs }: Pulled): boolean {
+    return this.#parts.clock.monotonicNow() - sentMs > leaseMs * SPENT_SHARE
+  }
+
+  /** Settles the tasks that the topic's late policy ends, and returns the others. */
+  async #settleLate(at: CellAddress, tasks: readonly Pulled[]): Promise<Pulled[]> {
+    const { store, settings } = this.#parts
+    const { late } = settings()
+    const inTime: Pulled[] = []
+    const tooLate: { readonly task: Pulled; readonly outcome: SettleOutcome }[] = []
+    for (const task of tasks) {
+      const outcome = lateOutcome(late, task.firedMs - task.entry.ringMs)
+      if (outcome === null) inTime.push(task)
+      else tooLate.push({ task, outcome })
+    }
+    if (tooLate.length === 0) return inTime
+    const answers = await store.settle(
+      at,
+      tooLate.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
+    )
+    for (const [i, { task, outcome }] of tooLate.entries())
+      if (answers[i] === 'settled') this.#reporter.announce(task.entry, outcome)
+    return inTime
+  }
+
+  /** Records the start of a suspect before it is handed out: only then can a lost lease be held against it. */
+  async #begun(at: CellAddress, tasks: Pulled[]): Promise<Pulled[]> {
+    const [suspect] = tasks
+    if (suspect === undefined) return []
+    return (await this.#parts.store.begin(at, suspect.entry.key, suspect.stamp)) ? tasks : []
+  }
+
+  /** Tells the ledger that clients may settle and extend these tasks through any process. */
+  async #handOut(at: CellAddress, tasks: readonly Pulled[]): Promise<void> {
+    const [first] = tasks
+    if (first === undefined) return
+    const keys = tasks.map(({ entry }) => entry.key)
+    await this.#parts.store.features.handOut(at, first.stamp, keys)
+  }
+}
