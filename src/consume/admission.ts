@@ -92,8 +92,8 @@ export class Admission<Out> {
  * task by then. The lease counts from before the claim was sent. This catches a process that was suspended, or whose event
  * loop was blocked.
  */
-function isOurs({ claim, trustedUntilMs, fenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
-  if (fenced) return false
+function isOurs({ claim, trustedUntilMs, isFenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
+  if (isFenced) return false
   const untilMs = Math.min(claim.trustedUntilMs, trustedUntilMs)
   return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX)
 }

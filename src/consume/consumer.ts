@@ -60,7 +60,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   readonly #claimer: Claimer
   readonly #heldTasks: HeldTasks
   readonly #worker: Worker<Out>
-  readonly #oneByOne: boolean
+  readonly #isOneByOne: boolean
   readonly #unwatch: () => void
   /** By slot. */
   readonly #pullers = new Map<number, Puller<Reservation>>()
@@ -68,14 +68,14 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   #slots = 0
   #retired: Promise<unknown> = Promise.resolve()
   #queue: HeldTask[] = []
-  #startsSoon = false
+  #willStart = false
   #givenBackCount = 0
   #recordMs = Number.NEGATIVE_INFINITY
   #stopping: Promise<StopReport> | null = null
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
-    this.#oneByOne = !parts.batched && parts.guard === null
+    this.#isOneByOne = !parts.batched && parts.guard === null
     this.#capacity = new Capacity(
       parts.clock,
       parts.rateLimiter,
@@ -248,10 +248,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   /** Batches wait for one turn of the event loop, so that one call gets what all pullers claimed at the same moment. */
   #start(): void {
     if (!this.#parts.batched) return this.#startNow()
-    if (this.#startsSoon) return
-    this.#startsSoon = true
+    if (this.#willStart) return
+    this.#willStart = true
     void this.#parts.clock.turn().then(() => {
-      this.#startsSoon = false
+      this.#willStart = false
       this.#startNow()
     })
   }
@@ -259,7 +259,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   #startNow(): void {
     while (this.#queue.length > 0 && this.#capacity.freePermits > 0 && this.#takesWork()) {
       // Take tasks off the queue first: the handler starts synchronously, and may pause the topic.
-      const batch = this.#oneByOne ? null : this.#queue.splice(0, this.#callSize())
+      const batch = this.#isOneByOne ? null : this.#queue.splice(0, this.#callSize())
       const one = batch === null ? this.#queue.shift() : undefined
       this.#capacity.queued = this.#queue.length
       if (one !== undefined) this.#worker.startOne(one)

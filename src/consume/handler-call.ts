@@ -90,8 +90,8 @@ export class HandlerCall implements HeapMember {
 
   /** Fences one task of the call. The signal aborts only when no task is left whose outcome can be recorded. */
   fence(task: HeldTask, code: AbortCode): void {
-    task.fenced = true
-    if (this.tasks.every((other) => other.fenced || other.ended)) this.abort(code)
+    task.isFenced = true
+    if (this.tasks.every((other) => other.isFenced || other.isEnded)) this.abort(code)
   }
 }
 

@@ -78,8 +78,8 @@ export class HeldTasks {
 
   /** Records an outcome. A task that timed out or was released has its outcome already, and keeps it. */
   conclude(held: HeldTask, outcome: SettleOutcome): void {
-    if (held.ended) return
-    held.ended = true
+    if (held.isEnded) return
+    held.isEnded = true
     held.call = null
     this.#settler.add(held, outcome)
     this.#capacity.unrecorded = this.#settler.backlog
@@ -87,8 +87,8 @@ export class HeldTasks {
 
   /** Ends a task whose outcome was recorded in the handler's own transaction. */
   recorded(held: HeldTask, outcome: SettleOutcome): void {
-    if (held.ended) return
-    held.ended = true
+    if (held.isEnded) return
+    held.isEnded = true
     held.call = null
     this.#settled(held, outcome, 'settled')
   }
@@ -98,8 +98,8 @@ export class HeldTasks {
     const held = this.#find(cell, key, stamp)
     // Once the outcome is decided, 'replaced' may only mean a lease in doubt: the answer to the settlement tells whether the
     // outcome counts, and a mark would keep its retry from being announced. After 'cancelled' no retry follows, so mark it.
-    if (held === undefined || (held.ended && cause === 'replaced')) return
-    held.fenced = true
+    if (held === undefined || (held.isEnded && cause === 'replaced')) return
+    held.isFenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
   }
 
@@ -123,7 +123,7 @@ export class HeldTasks {
     else {
       this.#reporter.settled(outcome)
       // A task that was cancelled while it ran ends here: its retry will not happen.
-      if (outcome.kind !== 'retry' || !held.fenced) this.#reporter.announce(held.entry, outcome)
+      if (outcome.kind !== 'retry' || !held.isFenced) this.#reporter.announce(held.entry, outcome)
     }
     this.#capacity.offer()
   }

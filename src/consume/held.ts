@@ -44,11 +44,11 @@ export class HeldTask {
   readonly claim: HeldClaim
   readonly entry: ClaimedTask
   /** True once the outcome is decided; an answer of the handler after that is ignored. */
-  ended = false
+  isEnded = false
   /** The handler call that the task runs in; null while it does not run. */
   call: HandlerCall | null = null
   /** True if the task was cancelled or replaced while we hold it, or its lease is lost. */
-  fenced = false
+  isFenced = false
   /** Monotonic end of the task's own lease, if it ends before the lease of its claim. */
   trustedUntilMs = Number.POSITIVE_INFINITY
 

@@ -132,7 +132,7 @@ export class Worker<Out> {
     let released = 0
     for (const call of this.#calls.abandonAll()) {
       call.abort('closed')
-      released += call.tasks.filter((held) => !held.ended).length
+      released += call.tasks.filter((held) => !held.isEnded).length
       for (const held of call.tasks) this.#heldTasks.conclude(held, { kind: 'snooze', delayMs: 0 })
     }
     return { released }
@@ -164,7 +164,7 @@ export class Worker<Out> {
     return admitted.filter(({ held }, i) => {
       const verdict = verdicts[i] as Verdict
       if (verdict.kind !== 'done') this.#heldTasks.judge(held, verdict)
-      return !held.ended
+      return !held.isEnded
     })
   }
 
