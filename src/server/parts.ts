@@ -6,6 +6,7 @@ import type { Tocsin } from '../api/tocsin.ts'
 import type { TopicHandle } from '../api/topic-handle.ts'
 import type { Scope } from '../values/access-token.ts'
 import { type Access, seenBy } from './access.ts'
+import { SHARED_RESPONSES, type TAGS } from './document.ts'
 import { ref } from './schemas.ts'
 
 /** What routes work with. */
@@ -33,17 +34,7 @@ export interface RouteDescription {
   readonly handler: RouteOptions['handler']
 }
 
-/** What the document sorts calls by. */
-export const TAGS = {
-  tasks: 'Schedule, look at, move and cancel tasks.',
-  work: 'Pull tasks that are due, and say what became of them.',
-  topics: 'Declare topics, change their settings, see to their dead.',
-  figures: 'What is there, what is coming, who works, what happens.',
-  tokens: 'Who may do what.',
-  system: 'For whoever runs the server.',
-}
-
-const REFUSED = { description: 'Refused, with a code that says why.', ...ref('Error') }
+const REFUSED = { description: SHARED_RESPONSES.Refused, ...ref('Error') }
 const TOPIC_PARAM = { type: 'string', description: 'The name of the topic.' }
 const KEY_PARAM = { type: 'string', description: 'The key of the task, percent-encoded.' }
 const ID_PARAM = { type: 'string', description: 'The id of the token.' }
@@ -86,7 +77,7 @@ export function route(app: FastifyInstance, description: RouteDescription): void
         ...Object.fromEntries(
           failures.filter((status) => !(status in answers)).map((status) => [status, REFUSED]),
         ),
-        default: { ...REFUSED, description: 'Failed; the log has it under the request id.' },
+        default: { ...REFUSED, description: SHARED_RESPONSES.Failed },
       },
     },
     handler,

@@ -17,14 +17,14 @@ import { TocsinError } from '../errors.ts'
 import type { Random } from '../random.ts'
 import type { Rate } from '../lib/rate-limiter.ts'
 import type { Tocsin } from '../api/tocsin.ts'
-import { VERSION } from '../values/version.ts'
 import { useAccess } from './access.ts'
 import { asTocsinError, errorBody, foreseen, retryAfterSeconds } from './api-error.ts'
 import { useBodies } from './bodies.ts'
 import { refuseRaw } from './client-errors.ts'
+import { documentOptions } from './document.ts'
 import { headersOf } from './headers.ts'
 import type { Metrics } from './metrics.ts'
-import { type ServerParts, TAGS } from './parts.ts'
+import type { ServerParts } from './parts.ts'
 import { eventRoutes } from './routes/events.ts'
 import { figureRoutes } from './routes/figures.ts'
 import { pullRoutes } from './routes/pull.ts'
@@ -130,27 +130,4 @@ function useAnswers(app: FastifyInstance, metrics: Metrics): void {
     if (error.status === 413 || error.status === 408) void reply.header('connection', 'close')
     return reply.code(error.status).send(errorBody(error, request.id))
   })
-}
-
-function documentOptions(): object {
-  return {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Tocsin',
-        version: VERSION,
-        description:
-          'A timeout center: schedule a task now, have it ring once, at its time. At least once, never early.',
-        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
-      },
-      servers: [{ url: 'http://127.0.0.1:7420', description: 'As it starts by itself.' }],
-      tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
-      components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } },
-      security: [{ token: [] }],
-    },
-    refResolver: {
-      buildLocalReference: (json: { $id?: string }, _base: unknown, _fragment: unknown, i: number) =>
-        json.$id ?? `schema-${i}`,
-    },
-  }
 }

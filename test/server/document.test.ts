@@ -40,3 +40,22 @@ it('has every route that the server has, and no other', async () => {
   await app.close()
   await toc.close()
 })
+
+it('refers to one shared response for all refusals, and every reference leads somewhere', async () => {
+  await using server = await TestServer.start()
+  const { paths } = server.document
+  const inline = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).flatMap(([method, { responses }]) =>
+      Object.entries(responses)
+        .filter(([status, response]) => !status.startsWith('2') && !('$ref' in response))
+        .map(([status]) => `${method} ${path} ${status}`),
+    ),
+  )
+  expect(inline).toEqual(['get /readyz 503'])
+  const references = JSON.stringify(server.document).matchAll(/"\$ref":"#\/([^"]+)"/g)
+  for (const [, pointer = ''] of references) {
+    let target: unknown = server.document
+    for (const name of pointer.split('/')) target = (target as Record<string, unknown> | undefined)?.[name]
+    expect([pointer, target]).toEqual([pointer, expect.any(Object)])
+  }
+})

@@ -10,13 +10,20 @@ export interface Answer {
   readonly json: any
 }
 
+interface Described {
+  readonly content?: Record<string, { schema: object }>
+}
+
 interface Operation {
-  readonly responses: Record<string, { content?: Record<string, { schema: object }> }>
+  readonly responses: Record<string, Described | { readonly $ref: string }>
 }
 
 interface Document {
   readonly paths: Record<string, Record<string, Operation>>
-  readonly components: { readonly schemas: Record<string, object> }
+  readonly components: {
+    readonly schemas: Record<string, object>
+    readonly responses: Record<string, Described>
+  }
 }
 
 export interface RequestOptions {
@@ -125,7 +132,9 @@ export class TestServer implements AsyncDisposable {
       if (status === 401 || status === 403 || status === 429) return
       throw new Error(`${method} ${template} → ${status}: not in the document`)
     }
-    const described = operation.responses[status]
+    const response = operation.responses[status]
+    const shared = response !== undefined && '$ref' in response ? nameOf(response.$ref) : null
+    const described = shared === null ? (response as Described) : this.#document.components.responses[shared]
     if (described === undefined)
       throw new Error(`${method} ${template} → ${status} is not in the document: ${text}`)
     const type = headers.get('content-type')?.split(';')[0] ?? ''
@@ -134,7 +143,9 @@ export class TestServer implements AsyncDisposable {
       throw new Error(`${method} ${template} → ${status} as ${type} is not in the document`)
     const isLines = type === 'application/x-ndjson'
     if (type !== 'application/json' && !isLines) return
-    const where = `#/paths/${escaped(template)}/${method.toLowerCase()}/responses/${status}/content/${escaped(type)}/schema`
+    const inline = `paths/${escaped(template)}/${method.toLowerCase()}/responses/${status}`
+    const place = shared === null ? inline : `components/responses/${shared}`
+    const where = `#/${place}/content/${escaped(type)}/schema`
     const validate = this.#validators.get(where) ?? this.#ajv.compile({ $ref: `openapi${where}` })
     this.#validators.set(where, validate)
     const values = isLines
@@ -160,6 +171,13 @@ export class TestServer implements AsyncDisposable {
     const gaps = (template: string) => template.split('{').length
     return templates.toSorted((a, b) => gaps(a) - gaps(b))[0] ?? null
   }
+}
+
+/** '#/components/responses/Refused' → 'Refused'. */
+function nameOf(reference: string): string {
+  const name = /^#\/components\/responses\/(\w+)$/.exec(reference)?.[1]
+  if (name === undefined) throw new Error(`${reference} does not refer to a response of the document`)
+  return name
 }
 
 /** As JSON pointers have it. */
