@@ -1,10 +1,10 @@
 import { InvalidArgumentError } from 'commander'
 
-/** '100/1s': so many in any such span. */
+/** Parses '100/1s': a limit and a window. */
 export function parseRate(text: string): { limit: number; per: string } {
   const [, limit, per] = /^(\d{1,9})\/(\w+)$/.exec(text) ?? []
   if (limit === undefined || per === undefined)
-    throw new InvalidArgumentError("Expected a number and a span, like '100/1s'.")
+    throw new InvalidArgumentError("Expected a number and a duration, such as '100/1s'.")
   return { limit: Number(limit), per }
 }
 

@@ -1,11 +1,11 @@
-/** How a command ends, for scripts: 0 as asked · 1 failed · 2 usage · 3 answered, but not as asked · 4 not reachable, try again. */
+/** Exit codes: 0 done · 1 failed · 2 usage · 3 not applied (not found, in flight, version conflict) · 4 unreachable, retry. */
 import { CommanderError } from 'commander'
 import { type ErrorCode, TocsinError } from '../errors.ts'
 
-export const EXIT = { ok: 0, failed: 1, usage: 2, otherwise: 3, unreachable: 4 } as const
+export const EXIT = { ok: 0, failed: 1, usage: 2, notApplied: 3, unreachable: 4 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
-const ANSWERED_OTHERWISE: ReadonlySet<ErrorCode> = new Set([
+const NOT_APPLIED: ReadonlySet<ErrorCode> = new Set([
   'not-found',
   'in-flight',
   'unknown-topic',
@@ -13,10 +13,10 @@ const ANSWERED_OTHERWISE: ReadonlySet<ErrorCode> = new Set([
 ])
 
 export function exitCodeOf(error: unknown): ExitCode {
-  // Help and version are asked for, and end so; whatever else the parser says is about how it was called.
+  // --help and --version exit with 0; any other error of the parser is about usage.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
   if (!TocsinError.is(error)) return EXIT.failed
-  if (ANSWERED_OTHERWISE.has(error.code)) return EXIT.otherwise
+  if (NOT_APPLIED.has(error.code)) return EXIT.notApplied
   if (error.retryable) return EXIT.unreachable
   return error.code.startsWith('bad-') || error.code === 'unsupported' ? EXIT.usage : EXIT.failed
 }

@@ -12,25 +12,25 @@ const outputOf = () => new Output(program.opts<{ json?: boolean }>().json === tr
 program
   .description('A timeout center: schedule a task now, have it ring once, at its time.')
   .version(VERSION)
-  .option('--json', 'answers as JSON, lists as a line for each')
+  .option('--json', 'print answers as JSON, lists as one line per item')
   .configureHelp({ showGlobalOptions: true })
   .addHelpText(
     'after',
-    '\nEnds with 0: done, 1: failed, 2: called wrongly, 3: answered, but not as asked (not found, in flight), 4: not reachable now, try again.',
+    '\nExit codes: 0 done, 1 failed, 2 usage error, 3 not applied (not found, in flight, version conflict), 4 unreachable, try again.',
   )
-  .showHelpAfterError('(--help tells more)')
+  .showHelpAfterError('(see --help)')
   .exitOverride()
 
 serveCommand(program, outputOf, process.env)
 tokensCommand(program, outputOf, process.env)
 
-// Whoever reads has heard enough: `tocsin … | head -1` is no failure.
+// EPIPE is no failure: in `tocsin … | head -1` the reader closes the pipe early.
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? EXIT.ok : EXIT.failed),
 )
 
 program.parseAsync().catch((error: unknown) => {
-  // The parser has said what was wrong.
+  // The parser has printed its own errors.
   if (!(error instanceof CommanderError)) outputOf().error(error)
   if (process.env['TOCSIN_DEBUG']) outputOf().hint((error as Error).stack ?? '')
   process.exitCode = exitCodeOf(error)

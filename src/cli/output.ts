@@ -1,5 +1,5 @@
 /**
- * What commands say. Answers go to standard output, as tables or as JSON; everything that is only for people goes to standard
+ * Output of commands. Answers go to standard output, as tables or JSON; everything that is only for people goes to standard
  * error, so that a pipe gets the answer alone.
  */
 import { describeError, TocsinError } from '../errors.ts'
@@ -12,7 +12,7 @@ export interface Column<T> {
 type Write = (text: string) => unknown
 
 const GAP = '  '
-const UNFORESEEN = { code: 'internal', details: {}, retryable: false } as const
+const UNEXPECTED = { code: 'internal', details: {}, retryable: false } as const
 
 export class Output {
   readonly #isJson: boolean
@@ -29,37 +29,37 @@ export class Output {
     this.#aside = aside
   }
 
-  /** A line of JSON for each, or an aligned table. */
+  /** Prints one line of JSON per row, or an aligned table. */
   list<T>(rows: readonly T[], columns: readonly Column<T>[], none: string): void {
     if (this.#isJson) for (const row of rows) this.#json(row)
     else if (rows.length === 0) this.hint(none)
     else this.#answer(table(rows, columns))
   }
 
-  /** One answer: as JSON all of it, for people the line that matters. */
+  /** Prints the whole value as JSON, or `line` for people. */
   one(value: object, line: string): void {
     if (this.#isJson) this.#json(value)
     else this.#answer(`${line}\n`)
   }
 
-  /** For people, beside the answer. */
+  /** Prints a text for people, on standard error. */
   hint(text: string): void {
     this.#aside(`${text}\n`)
   }
 
-  /** For people; programs have read it in the answer. */
+  /** Prints a text for people, unless the answer is JSON, which has the same information. */
   explain(text: string): void {
     if (!this.#isJson) this.hint(text)
   }
 
-  /** What goes on from now: for programs it is an answer, for people it stands beside what else is said. */
+  /** Prints the state of a command that keeps running: as JSON on standard output, or for people on standard error. */
   announce(value: object, text: string): void {
     if (this.#isJson) this.#json(value)
     else this.hint(text)
   }
 
   error(error: unknown): void {
-    const { code, details, retryable } = TocsinError.is(error) ? error : UNFORESEEN
+    const { code, details, retryable } = TocsinError.is(error) ? error : UNEXPECTED
     const message = printable(error instanceof Error ? error.message : describeError(error))
     if (this.#isJson) this.#aside(`${JSON.stringify({ error: { code, message, retryable, ...details } })}\n`)
     else this.#aside(`tocsin: ${message} (${code})\n`)
@@ -77,11 +77,11 @@ function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
     ...cells.map((line) => line.map((cell) => printable(String(cell)))),
   ]
   const widths = columns.map((_, i) => Math.max(...texts.map((line) => lengthOf(line[i] ?? ''))))
-  // Figures stand under each other by their last digit.
-  const isFigure = columns.map((_, i) => cells.every((line) => typeof line[i] === 'number'))
+  // Columns of numbers are right-aligned.
+  const isNumeric = columns.map((_, i) => cells.every((line) => typeof line[i] === 'number'))
   const pad = (text: string, i: number) => {
     const space = ' '.repeat((widths[i] ?? 0) - lengthOf(text))
-    return isFigure[i] === true ? space + text : text + space
+    return isNumeric[i] === true ? space + text : text + space
   }
   return texts.map((line) => `${line.map(pad).join(GAP).trimEnd()}\n`).join('')
 }
@@ -90,7 +90,7 @@ function lengthOf(text: string): number {
   return Array.from(text).length
 }
 
-/** What others wrote must not speak to the terminal. */
+/** Escapes control characters: text from the server must not send commands to the terminal. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, (c) =>
     c === '\n' ? ' ' : `\\u{${c.codePointAt(0)?.toString(16)}}`,

@@ -1,4 +1,4 @@
-/** `tocsin serve`: a server, until it is told to stop. */
+/** `tocsin serve`: runs a server until SIGINT or SIGTERM. */
 import { constants } from 'node:os'
 import { type Command, Option } from 'commander'
 import type { Served } from '../server/serve.ts'
@@ -21,26 +21,26 @@ const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
 export function serveCommand(program: Command, outputOf: () => Output, env: NodeJS.ProcessEnv): void {
   program
     .command('serve')
-    .description('serve the HTTP API; without stores, on a file in ./.tocsin')
+    .description('serve the HTTP API; without --timetable and --ledger, stores tasks in a file in ./.tocsin')
     .addOption(
-      new Option('--host <host>', '127.0.0.1 by default; beyond it, tokens are needed').env('TOCSIN_HOST'),
+      new Option('--host <host>', '127.0.0.1 by default; other addresses require tokens').env('TOCSIN_HOST'),
     )
     .addOption(
-      new Option('--port <port>', '7420 by default; 0: any that is free')
+      new Option('--port <port>', '7420 by default; 0 for any free port')
         .argParser(parsePort)
         .env('TOCSIN_PORT'),
     )
     .addOption(new Option('--timetable <url>', 'redis://… or memory:').env('TOCSIN_TIMETABLE'))
     .addOption(new Option('--ledger <url>', 'postgres://… or sqlite:<file>').env('TOCSIN_LEDGER'))
-    .option('--prefix <prefix>', 'of everything in the stores, so that several may share them')
-    .option('--node <name>', "what this process is called; 'host:pid' by default")
-    .option('--rate <limit/span>', "how many requests each token may send, like '100/1s'", parseRate)
+    .option('--prefix <prefix>', 'prefix of all names in the stores, so that several clusters can share them')
+    .option('--node <name>', "name of this process; 'host:pid' by default")
+    .option('--rate <limit/span>', "rate limit of each token, such as '100/1s'", parseRate)
     .addOption(new Option('--log-level <level>', "'info' by default").choices(LOG_LEVELS))
     .addHelpText(
       'after',
       `
-A timetable and a ledger go together: Redis rings, PostgreSQL keeps. Either will do alone.
-TOCSIN_ADMIN_TOKEN of the environment is a token with all rights, to make the first ones with.
+A timetable (Redis) rings tasks, a ledger (PostgreSQL) stores them durably. Use both, or one alone.
+The environment variable TOCSIN_ADMIN_TOKEN sets a token with all rights, to create the first tokens with.
 
   tocsin serve
   tocsin serve --timetable redis://localhost:6379 --ledger postgres://localhost/shop`,
@@ -50,13 +50,13 @@ TOCSIN_ADMIN_TOKEN of the environment is a token with all rights, to make the fi
       const stop = stopSignal()
       try {
         const adminToken = env['TOCSIN_ADMIN_TOKEN'] || undefined
-        // Only now: the other commands need none of it, and would start more slowly.
+        // Imported here, because the other commands do not need the server and would start more slowly.
         const { serve } = await import('../server/serve.ts')
         const served = await serve({ ...withoutEmpty(given), adminToken })
         try {
           await announce(served, adminToken !== undefined, output)
-          await stop.asked
-          output.explain('Closing: what runs may end. Once more, and it ends at once.')
+          await stop.requested
+          output.explain('Shutting down: requests in progress may end. Press Ctrl-C again to exit at once.')
         } finally {
           await served.close()
         }
@@ -66,30 +66,30 @@ TOCSIN_ADMIN_TOKEN of the environment is a token with all rights, to make the fi
     })
 }
 
-/** Also while it starts: as the first process of a container, nobody else would heed the signal. The second one is final. */
-function stopSignal(): { asked: Promise<void>; release: () => void } {
-  let ask = () => {}
-  const asked = new Promise<void>((resolve) => (ask = resolve))
-  let isAsked = false
-  const hear = (signal: NodeJS.Signals) => {
-    if (isAsked) process.exit(128 + constants.signals[signal])
-    isAsked = true
-    ask()
+/** Handles signals from the start: process 1 of a container has no default handlers. The second signal exits at once. */
+function stopSignal(): { requested: Promise<void>; release: () => void } {
+  let request = () => {}
+  const requested = new Promise<void>((resolve) => (request = resolve))
+  let isRequested = false
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (isRequested) process.exit(128 + constants.signals[signal])
+    isRequested = true
+    request()
   }
-  process.on('SIGINT', hear)
-  process.on('SIGTERM', hear)
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
   const release = () => {
-    process.off('SIGINT', hear)
-    process.off('SIGTERM', hear)
+    process.off('SIGINT', onSignal)
+    process.off('SIGTERM', onSignal)
   }
-  return { asked, release }
+  return { requested, release }
 }
 
 function parsePort(text: string): number | undefined {
   return text === '' ? undefined : parseWhole(text)
 }
 
-/** Empty is how some say 'not set'. */
+/** An empty value means 'not set': that is how environment variables are often cleared. */
 function withoutEmpty(given: Given): Given {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== ''))
 }
@@ -105,21 +105,21 @@ function forPeople(url: string, needsToken: boolean, hasAdminToken: boolean): st
     `  curl${method} ${url}/v1/topics/hello${path}${token} -H 'content-type: application/json' -d '${body}'`
   const lost = hasAdminToken
     ? ''
-    : ' Who has none starts it with TOCSIN_ADMIN_TOKEN=<a secret>, and makes one by that.'
+    : ' If you have none, restart the server with TOCSIN_ADMIN_TOKEN=<a secret>, and use that to create one.'
   const access = needsToken
     ? `Requests need a token.${lost}`
-    : "No token is needed, because only this machine can reach it and there are none yet: 'tocsin tokens create me --scope admin'."
+    : "No token is needed: only this machine can reach the server, and no token exists yet. To create one: 'tocsin tokens create me --scope admin'."
   return [
     `Tocsin listens on ${url}`,
     access,
-    'Declare a topic, schedule a task 5 s from now, and take it when it is due:',
+    'Declare a topic, schedule a task 5 s from now, and claim it when it is due:',
     curl('', '{}', ' -X PUT'),
     curl('/tasks', '{"key":"first","delay":"5s","payload":{"text":"hello"}}'),
     curl('/claim', '{"wait":"10s"}'),
   ].join('\n')
 }
 
-/** An address for all of the machine's is not one to call. */
+/** Replaces a wildcard address, which clients cannot connect to, by loopback. */
 function reachable(url: string): string {
   return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
 }

@@ -1,4 +1,4 @@
-/** How a command finds its server. A token is never an argument: those are seen by everybody on the machine, and kept in histories. */
+/** Options that locate the server. A token is never an argument: every user of the machine can see those, and shells record them. */
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { TocsinClient } from '../client/client.ts'
@@ -11,13 +11,18 @@ export interface ServerOptions {
 
 export function withServerOptions(command: Command): Command {
   return command
-    .addOption(new Option('--url <url>', "the server; 'http://127.0.0.1:7420' by default").env('TOCSIN_URL'))
-    .option('--token-file <file>', 'a file with the token; otherwise TOCSIN_TOKEN of the environment')
+    .addOption(
+      new Option('--url <url>', "URL of the server; 'http://127.0.0.1:7420' by default").env('TOCSIN_URL'),
+    )
+    .option(
+      '--token-file <file>',
+      'file with the access token; by default, the environment variable TOCSIN_TOKEN',
+    )
 }
 
 export function clientOf({ url, tokenFile }: ServerOptions, env: NodeJS.ProcessEnv): TocsinClient {
   const token = tokenFile === undefined ? env['TOCSIN_TOKEN'] : readToken(tokenFile)
-  // Empty is how some say 'not set'.
+  // An empty value means 'not set'.
   return new TocsinClient({ url: url || undefined, token: token?.trim() || undefined })
 }
 

@@ -1,4 +1,4 @@
-/** `tocsin tokens`: who may ask a server for what. */
+/** `tocsin tokens`: manages the access tokens of a server. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { NewToken, TokenInfo } from '../client/client-tokens.ts'
 import { badOption } from '../values/options.ts'
@@ -28,26 +28,29 @@ const COLUMNS: readonly Column<TokenInfo>[] = [
 
 export function tokensCommand(program: Command, outputOf: () => Output, env: NodeJS.ProcessEnv): void {
   const tokens = withServerOptions(
-    program.command('tokens').description('make, list, replace and take back the tokens of a server'),
+    program.command('tokens').description('create, list, rotate and revoke the access tokens of a server'),
   )
 
   tokens
     .command('create')
-    .description('make a token; its secret is printed on standard output, this once')
-    .argument('<name>', 'what it is for, so that somebody knows later')
+    .description('create a token; its secret is printed on standard output, only once')
+    .argument('<name>', 'what the token is for')
     .addOption(
-      new Option('--scope <scope>', `what it allows: ${SCOPES.join(', ')}; may be repeated`)
+      new Option('--scope <scope>', `what the token allows: ${SCOPES.join(', ')}; may be repeated`)
         .argParser(addScope)
         .makeOptionMandatory(),
     )
-    .option('--topic-prefix <prefix>', 'only for topics whose names begin so')
-    .option('--expires-in <duration>', "for how long it is good, like '30d'; for ever otherwise")
-    .option('--rate <limit/span>', "how many requests it may send, like '100/1s'", parseRate)
-    .option('--body-max <bytes>', 'the largest body that it may send', parseWhole)
+    .option('--topic-prefix <prefix>', 'only for topics whose names start with this')
+    .option(
+      '--expires-in <duration>',
+      "how long the token is valid, such as '30d'; by default it does not expire",
+    )
+    .option('--rate <limit/span>', "rate limit, such as '100/1s'", parseRate)
+    .option('--body-max <bytes>', 'largest request body', parseWhole)
     .addHelpText(
       'after',
       `
-The first one needs the scope 'admin'; from then on everybody needs one.
+The first token needs the scope 'admin'; from then on every request needs a token.
 
   export TOCSIN_TOKEN=$(tocsin tokens create me --scope admin)
   tocsin tokens create shop --scope schedule --scope read --topic-prefix order. --expires-in 90d`,
@@ -56,32 +59,32 @@ The first one needs the scope 'admin'; from then on everybody needs one.
       const { scope, topicPrefix, expiresIn, rate, bodyMax, ...server } =
         command.optsWithGlobals<CreateOptions>()
       const options = { name, scopes: scope, topicPrefix, expiresIn, rate, bodyBytesMax: bodyMax }
-      tell(outputOf(), await clientOf(server, env).tokens.create(options))
+      printToken(outputOf(), await clientOf(server, env).tokens.create(options))
     })
 
   tokens
     .command('list')
-    .description('list tokens; their secrets are known to nobody')
+    .description('list tokens, without their secrets')
     .action(async (_: unknown, command: Command) => {
       const list = await clientOf(command.optsWithGlobals<ServerOptions>(), env).tokens.list()
-      outputOf().list(list, COLUMNS, "there are no tokens; make one with 'tocsin tokens create'")
+      outputOf().list(list, COLUMNS, "there are no tokens; create one with 'tocsin tokens create'")
     })
 
   tokens
     .command('rotate')
-    .description('make a token that may do the same; the old one ends after the overlap')
+    .description('replace a token by one with the same rights; the old one expires after the overlap')
     .argument('<id>', 'as listed')
-    .option('--overlap <duration>', "how long the old one is still good; '1d' by default")
+    .option('--overlap <duration>', "how long the old token stays valid; '1d' by default")
     .action(async (id: string, _: unknown, command: Command) => {
       const { overlap, ...server } = command.optsWithGlobals<ServerOptions & { overlap?: string }>()
       const output = outputOf()
-      tell(output, await clientOf(server, env).tokens.rotate(idOf(id), { overlap }))
-      output.explain(`${id} is good for ${overlap ?? '1d'} more`)
+      printToken(output, await clientOf(server, env).tokens.rotate(idOf(id), { overlap }))
+      output.explain(`${id} stays valid for ${overlap ?? '1d'}`)
     })
 
   tokens
     .command('revoke')
-    .description('take a token back')
+    .description('revoke a token')
     .argument('<id>', 'as listed')
     .action(async (id: string, _: unknown, command: Command) => {
       await clientOf(command.optsWithGlobals<ServerOptions>(), env).tokens.revoke(idOf(id))
@@ -89,8 +92,8 @@ The first one needs the scope 'admin'; from then on everybody needs one.
     })
 }
 
-/** The secret alone on standard output, so that `tocsin tokens create … > file` is all it takes. */
-function tell(output: Output, made: NewToken): void {
+/** Prints the secret alone on standard output, for `tocsin tokens create … > file`. */
+function printToken(output: Output, made: NewToken): void {
   output.one(made, made.token)
   output.explain(
     `token ${made.id} for '${made.name}': ${made.scopes.join(', ')}. The secret is not shown again.`,
@@ -103,7 +106,7 @@ function addScope(scope: string, before: Scope[] | undefined): Scope[] {
   return [...new Set([...(before ?? []), scope as Scope])]
 }
 
-/** Whoever gives the secret instead has shown it to the whole machine; it must not also go into the server's log. */
+/** Refuses the secret in place of the id: in the path of a request it would also end up in logs. */
 function idOf(given: string): string {
   const id = /^tocsin_([a-z0-9]+)_/.exec(given)?.[1]
   if (id === undefined) return given

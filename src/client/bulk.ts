@@ -1,9 +1,9 @@
 /**
- * Any number of tasks in one call, in flat memory: lines go up while answers come down.
+ * Schedules any number of tasks in one request, in constant memory: the answer is read while the body is sent.
  *
- *   tasks ──▶ TaskLines, in pieces ──▶ server ──▶ { line, error } …, { summary }
+ *   tasks ──▶ TaskLines, in batches ──▶ server ──▶ { line, error } …, { summary }
  *
- * Only the summary says that all of it is in.
+ * Without the summary, some tasks may be missing.
  */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
@@ -14,7 +14,7 @@ import { linesOf } from './lines.ts'
 import { type RefusedLine, TaskLines } from './task-lines.ts'
 
 export interface StreamOptions {
-  /** Told of each task that was refused; the others go on. */
+  /** Called for each refused task; the others are scheduled. */
   readonly onRefused?: ((refused: RefusedLine) => void) | undefined
   readonly signal?: AbortSignal | undefined
 }
@@ -76,9 +76,9 @@ async function summaryOf(opened: Opened, onRefused: (refused: RefusedLine) => vo
       const { line, error, summary } = parsed(next.value)
       if (summary !== undefined) return summary
       if (error === undefined) continue
-      const told = errorOf({ error })
-      if (line === undefined) throw cutShort(told)
-      onRefused({ line, error: told })
+      const refusal = errorOf({ error })
+      if (line === undefined) throw cutShort(refusal)
+      onRefused({ line, error: refusal })
     }
   } finally {
     opened.close()
@@ -93,7 +93,7 @@ function parsed(text: string): AnswerLine {
   }
 }
 
-/** What stands in a line was said by a server that had already answered: there is no status to go by. */
+/** An error in a line of the answer has no HTTP status of its own. */
 const IN_A_LINE: Asked = { method: 'POST', url: 'a line', isRepeatable: false }
 
 function errorOf(body: object): TocsinError {
@@ -103,13 +103,13 @@ function errorOf(body: object): TocsinError {
 function cutShort(cause?: Error): TocsinError {
   const why = cause === undefined ? 'the answer ended without its summary' : cause.message
   const details = TocsinError.is(cause) ? cause.details : {}
-  return new TocsinError('interrupted', `not all of the tasks are in, perhaps some: ${why}`, details, cause)
+  return new TocsinError('interrupted', `not all tasks were accepted, perhaps some: ${why}`, details, cause)
 }
 
-/** The caller's own stream threw: what came before is in, and counted. */
+/** The error for a caller's stream that threw. The tasks before were accepted, and are counted. */
 function brokenOff(thrown: unknown, { created, replaced, kept, failed }: StreamSummary): Error {
   const accepted = created + replaced + kept
   if (accepted === 0) return thrown as Error
-  const message = `${accepted} tasks are in, then the stream of tasks broke off: ${describeError(thrown)}`
+  const message = `${accepted} tasks were accepted, then the stream of tasks failed: ${describeError(thrown)}`
   return new TocsinError('interrupted', message, { accepted, failed }, thrown)
 }

@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * What may end a call before its answer is there: its deadline, or whoever asked. One for each call, because a signal that
- * serves many calls must not gather what each of them leaves behind.
+ * Aborts a call at its deadline, or when the caller's signal aborts. One per call: listeners are removed when the call ends, so
+ * that a signal that is shared by many calls does not accumulate them.
  */
 export class CallDeadline {
   readonly #controller = new AbortController()
@@ -22,13 +22,13 @@ export class CallDeadline {
     return this.#controller.signal
   }
 
-  /** The deadline came first. */
+  /** True if the deadline aborted the call. */
   get isLate(): boolean {
     return this.#isLate
   }
 
-  /** Whoever asked does not want the answer any more. */
-  get isUnwanted(): boolean {
+  /** True if the caller's signal has aborted. */
+  get isAborted(): boolean {
     return this.#given?.aborted ?? false
   }
 
@@ -36,8 +36,8 @@ export class CallDeadline {
     return this.#given?.reason as Error
   }
 
-  /** Null: as long as it takes. Said again, it counts from then on. */
-  within(deadlineMs: number | null): void {
+  /** Sets the deadline, from now; null removes it. Replaces the previous one. */
+  set(deadlineMs: number | null): void {
     this.#callOff()
     if (deadlineMs === null) return
     this.#callOff = this.#clock.after(deadlineMs, () => {
@@ -46,8 +46,8 @@ export class CallDeadline {
     })
   }
 
-  /** Hangs up, if the answer is not over yet. */
-  hangUp(): void {
+  /** Ends the call and closes its connection, if the answer is incomplete. */
+  abort(): void {
     this.release()
     this.#controller.abort()
   }

@@ -1,4 +1,4 @@
-/** Who may ask a server for what. */
+/** The access tokens of a server. */
 import type { Duration } from '../values/duration.ts'
 import { checkOptions } from '../values/options.ts'
 import type { Scope } from '../values/access-token.ts'
@@ -6,30 +6,30 @@ import type { Http } from './http.ts'
 import { dateIn, durationOut, type Wire } from './wire.ts'
 
 export interface TokenInfo {
-  /** Names the token; not secret. */
+  /** Identifies the token; not secret. */
   readonly id: string
   readonly name: string
   readonly scopes: readonly Scope[]
-  /** Good for topics whose names begin so; null: for all. */
+  /** Valid for topics whose names start with this; null for all topics. */
   readonly topicPrefix: string | null
   readonly createdAt: Date
-  /** Null: never. */
+  /** Null if the token does not expire. */
   readonly expiresAt: Date | null
   readonly rate: { readonly limit: number; readonly per: string } | null
   readonly bodyBytesMax: number | null
 }
 
-/** With the secret, which is shown this once. */
+/** A created token, with its secret, which is shown only once. */
 export interface NewToken extends TokenInfo {
   readonly token: string
 }
 
 export interface NewTokenOptions {
-  /** What it is for, so that somebody knows later. */
+  /** What the token is for. */
   readonly name: string
   readonly scopes: readonly Scope[]
   readonly topicPrefix?: string | undefined
-  /** For ever by default. */
+  /** By default the token does not expire. */
   readonly expiresIn?: Duration | undefined
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
   readonly bodyBytesMax?: number | undefined
@@ -60,7 +60,7 @@ export class ClientTokens {
     return this.#http.send('POST', PATH, body, newTokenIn)
   }
 
-  /** A new one that may do the same; the old one ends after `overlap`: 1d by default. */
+  /** Creates a token with the same rights. The old one expires after `overlap`; 1d by default. */
   async rotate(id: string, options: { readonly overlap?: Duration | undefined } = {}): Promise<NewToken> {
     checkOptions(options, ['overlap'], 'rotate')
     const { overlap } = options

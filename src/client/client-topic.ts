@@ -1,4 +1,4 @@
-/** A topic on a server: what the library's Topic does, by the same names and in the same shapes. */
+/** A topic on a server, with the methods and types of the library's Topic. */
 import type { Clock } from '../clock.ts'
 import type { ConfigView, LiveConfig } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
@@ -25,7 +25,7 @@ import {
   type WireTask,
 } from './wire.ts'
 
-/** A task, and what proves that it is yours until its lease is over. */
+/** A claimed task, with the claim token that `settle` and `extend` need. */
 export interface ClaimedTask<Out> extends Task<Out> {
   readonly token: string
   readonly leaseUntil: Date
@@ -34,20 +34,20 @@ export interface ClaimedTask<Out> extends Task<Out> {
 export interface ClaimOptions {
   /** 1–1,000; 100 by default. */
   readonly limit?: number | undefined
-  /** How long to wait for the first one: not at all by default, 60s at most. */
+  /** How long to wait for the first task: 0 by default, 60s at most. */
   readonly wait?: Duration | undefined
-  /** How long they are yours; the topic's lease by default. */
+  /** How long the tasks are reserved; the topic's lease by default. */
   readonly lease?: Duration | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-/** What was claimed, as `claim` gave it, or its key and token alone. */
+/** A claimed task as `claim` returned it, or its key and claim token alone. */
 export interface Held {
   readonly key: string
   readonly token: string
 }
 
-/** How a task went. A retry without a delay waits by the topic's backoff. */
+/** The outcome of a claimed task. A retry without a delay uses the topic's backoff. */
 export type Settling = Held &
   (
     | { readonly outcome: 'done'; readonly delay?: undefined; readonly reason?: undefined }
@@ -60,12 +60,12 @@ export type Settling = Held &
     | { readonly outcome: 'dead'; readonly reason?: string | undefined; readonly delay?: undefined }
   )
 
-/** `stale`: the claim was over, and what was said does not count. */
+/** `stale`: the lease had ended, and the call had no effect on this task. */
 export type Settled = { readonly key: string; readonly outcome: 'settled' | 'stale' }
 export type Extended = { readonly key: string; readonly outcome: 'extended' | 'stale' }
 
 export interface SweepOptions {
-  /** A sweep has no deadline: it takes as long as there are tasks. */
+  /** A sweep has no deadline: its duration depends on the number of tasks. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -77,9 +77,9 @@ type Counts = {
   readonly dead: number
 }
 
-/** One call takes at most so many. */
+/** Most tasks or keys in one request. */
 const MANY_MAX = 10_000
-/** Sent twice, these do no more than sent once. */
+/** For idempotent calls. */
 const REPEATABLE = { isRepeatable: true } as const
 
 export class ClientTopic<In = unknown, Out = unknown> {
@@ -100,9 +100,9 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#http.send('POST', `${this.#path}/tasks`, taskOut(task), scheduledIn)
   }
 
-  /** Answers in order. Whatever is wrong with any of them is refused before the first is written. 10,000 at most. */
+  /** Returns results in order. Validates all tasks before the first is written. 10,000 at most. */
   scheduleMany(tasks: readonly NewTask<In>[]): Promise<Scheduled[]>
-  /** Any number, in flat memory. What is wrong with one of them is told, and the others go on. */
+  /** Schedules any number of tasks, in constant memory. Refused tasks are reported to `onRefused`; the others are scheduled. */
   scheduleMany(
     tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
     options?: StreamOptions,
@@ -126,7 +126,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** Answers in order. */
+  /** Returns results in order. */
   async cancelMany(keys: readonly string[]): Promise<Cancelled[]> {
     if (!Array.isArray(keys)) throw badOption('keys', `expected an array, got ${describeValue(keys)}`)
     for (const [i, key] of keys.entries()) checkKey(key, `keys[${i}]`)
@@ -160,7 +160,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** `shift: '+10m'` or `'-1h'` moves each from where it is. */
+  /** `shift: '+10m'` or `'-1h'` moves each task relative to its due time. */
   async rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
@@ -173,7 +173,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#sweep('reschedule', { ...byOut(by), ...whenOrShiftOut(when) }, read, options)
   }
 
-  /** Null when the key has no live and no dead task. */
+  /** Returns null if the key has neither a live nor a dead task. */
   async get(key: string): Promise<TaskInfo<Out> | null> {
     try {
       return await this.#http.get(this.#taskPath(key), taskInfoIn<Out>)
@@ -183,7 +183,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** Soonest first; `cursor` continues, null ends. Without `state`: pending and claimed. */
+  /** Soonest first. `cursor` gets the next page; it is null on the last. Without `state`: pending and claimed tasks. */
   async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
     checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
     const { dueFrom, dueTo, ...others } = options
@@ -245,7 +245,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
       this.#sweep('dead/purge', which, ({ purged }: { purged: number }) => ({ purged }), options),
   } as const
 
-  /** Takes tasks that are due, or waits for them; none after `wait`, or when the server closes. */
+  /** Claims due tasks, or waits for them. Returns [] after `wait`, or when the server shuts down. */
   async claim(options: ClaimOptions = {}): Promise<ClaimedTask<Out>[]> {
     checkOptions(options, ['limit', 'wait', 'lease', 'signal'], 'claim')
     const { limit, wait = 0, lease, signal } = options
@@ -257,11 +257,11 @@ export class ClientTopic<In = unknown, Out = unknown> {
     const read = ({ tasks }: { tasks: WireTask<ClaimedTask<unknown>>[] }) =>
       tasks.map((task) => claimedIn<Out>(task))
     const waitMs = durationMs(wait, 'wait')
-    // What was claimed for an answer that was lost comes back when its lease ends.
+    // Repeatable: tasks of a lost answer become due again when their leases end.
     return this.#http.send('POST', `${this.#path}/claim`, body, read, { ...REPEATABLE, waitMs, signal })
   }
 
-  /** In order. */
+  /** Returns results in order. */
   async settle(tasks: readonly Settling[]): Promise<Settled[]> {
     if (!Array.isArray(tasks)) throw badOption('tasks', `expected an array, got ${describeValue(tasks)}`)
     if (tasks.length === 0) return []
@@ -270,7 +270,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#http.send('POST', `${this.#path}/settle`, body, read, REPEATABLE)
   }
 
-  /** For another lease, from now. In order. */
+  /** Extends leases, from now. Returns results in order. */
   async extend(
     tasks: readonly Held[],
     options: { readonly lease?: Duration | undefined } = {},
@@ -292,7 +292,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     if (tasks.length > MANY_MAX)
       throw new TocsinError(
         'too-large',
-        `tasks: ${tasks.length} at once; an array is checked as a whole and may have ${MANY_MAX}: give the others as a stream, like tasks.values()`,
+        `tasks: ${tasks.length} at once; an array may have ${MANY_MAX}, because it is validated as a whole: pass more as a stream, such as tasks.values()`,
         { field: 'tasks', limit: MANY_MAX },
       )
     const texts = tasks.map((task, i) => {
@@ -339,7 +339,7 @@ export function stepsIn(steps: ForecastAnswer['topics'][number]['steps']): { at:
   return steps.map(({ at, due }) => ({ at: dateIn(at), due }))
 }
 
-/** Fields that a newer server adds are left out: a view is what its type says. */
+/** Leaves out fields that a newer server may add. */
 export function configIn({ version, effective, live, code, paused }: ConfigView): ConfigView {
   return { version, effective, live, code, paused }
 }
@@ -357,7 +357,7 @@ function claimedIn<Out>({
   return { ...task, payload: payload as Out, dueAt: dateIn(dueAt), leaseUntil: dateIn(leaseUntil) }
 }
 
-/** What else a claimed task has is not said again. */
+/** Leaves out the other fields of a claimed task. */
 function settlingOut({ key, token, outcome, delay, reason }: Settling, i: number): object {
   const spelled = delay === undefined ? undefined : durationOut(delay, `tasks[${i}].delay`)
   return { key, token, outcome, delay: spelled, reason }
@@ -367,7 +367,7 @@ function byOut({ tag, prefix }: By): object {
   return { tag, prefix }
 }
 
-/** Only of the task itself: a path that is not there, or somebody else's 404, must not pass for a task that is not there. */
+/** True if the error is about the task. A 404 for the path, or from a proxy, must not be taken for a missing task. */
 function isOfKey(error: unknown, code: 'not-found' | 'in-flight'): boolean {
   return TocsinError.is(error, code) && error.details['field'] === 'key'
 }

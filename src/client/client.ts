@@ -1,6 +1,4 @@
-/**
- * A Tocsin that runs elsewhere, over HTTP. It holds no connection of its own and need not be closed.
- */
+/** A client of a Tocsin server. It holds no connection of its own, and need not be closed. */
 import { type Clock, systemClock } from '../clock.ts'
 import type { ConfigView, LiveConfig, TopicConfig } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
@@ -20,9 +18,9 @@ import { configOut, dateIn, queryOut, type Wire } from './wire.ts'
 export interface ClientOptions {
   /** 'http://127.0.0.1:7420' by default. */
   readonly url?: string | undefined
-  /** Needed as soon as the server has any. */
+  /** An access token; required once the server has one. */
   readonly token?: string | undefined
-  /** For each call; long polls may take their `wait` besides. 30s by default. */
+  /** Deadline of each call, plus `wait` for long polls. 30s by default. */
   readonly timeout?: Duration | undefined
 }
 
@@ -33,12 +31,12 @@ export interface TopicStats {
   readonly claimed: number
   readonly dead: number
   readonly paused: boolean
-  /** For how long the oldest of the due ones has waited; 0: none is due. */
+  /** How long the oldest due task has been waiting; 0 if none is due. */
   readonly oldestOverdueMs: number
 }
 
 export interface Stats {
-  /** When it was counted. */
+  /** When the tasks were counted. */
   readonly at: Date
   readonly topics: readonly TopicStats[]
   readonly total: {
@@ -61,7 +59,7 @@ export interface TopicForecast {
 }
 
 export interface Audit {
-  /** All of them do. */
+  /** True if the books of all topics balance. */
   readonly balances: boolean
   readonly topics: readonly TopicAudit[]
 }
@@ -89,7 +87,7 @@ export class TocsinClient {
     return this.#http.url
   }
 
-  /** By its name; nothing is asked yet. Payloads go out as `T` and arrive as JSON makes them. */
+  /** Returns a handle; sends no request. Payloads are sent as `T` and received as JSON represents them. */
   topic<T = unknown>(name: string): ClientTopic<T, Jsonified<T>> {
     return new ClientTopic(checkTopicName(name), this.#http, this.#clock)
   }
@@ -100,13 +98,13 @@ export class TocsinClient {
     )
   }
 
-  /** As code does: for a topic that no program of the cluster declares. */
+  /** Declares a topic that no program of the cluster declares in code. */
   async declare(topic: string, config: TopicConfig = {}): Promise<ConfigView> {
     const body = JSON.stringify(configOut(config, `topic '${checkTopicName(topic)}'`))
     return this.#http.send('PUT', `/v1/topics/${topic}`, body, configIn)
   }
 
-  /** Live, for the whole cluster; null gives a field back. */
+  /** Changes live settings, for the whole cluster; null resets a field. */
   async configure(
     topic: string,
     patch: LiveConfig,
@@ -142,14 +140,14 @@ export class TocsinClient {
     )
   }
 
-  /** Counts all tasks one by one, and so takes as long as there are tasks. */
+  /** Counts all tasks one by one; the duration depends on their number, so there is no deadline. */
   async audit(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Audit> {
     checkOptions(options, ['signal'], 'audit')
     const read = ({ balances, topics }: Audit) => ({ balances, topics: [...topics] })
     return this.#http.get('/v1/audit', read, { signal: options.signal, waitMs: null })
   }
 
-  /** As they happen, from now on. */
+  /** Yields events as they happen, from now on. */
   events(options: EventsOptions = {}): AsyncGenerator<ServerEvent, void, undefined> {
     checkOptions(options, ['topic', 'type', 'signal'], 'events')
     return eventsOf(this.#http, options)
@@ -160,7 +158,7 @@ export class TocsinClient {
     return this.#http.text('/metrics')
   }
 
-  /** False: the server says that it cannot work now, or closes. One that cannot be reached is an error. */
+  /** Returns false if the server answers that it is not ready, or is shutting down. Throws if it is unreachable. */
   async ready(): Promise<boolean> {
     try {
       return await this.#http.get('/readyz', ({ status }: { status: string }) => status === 'ready')

@@ -1,4 +1,4 @@
-/** What a server sees, as it happens. A window, not a log: what happens while nobody looks is not told later. */
+/** Live events of a server. Events are not stored: those before the connection are not sent. */
 import { TocsinError } from '../errors.ts'
 import { EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
 import type { Http } from './http.ts'
@@ -17,20 +17,20 @@ export type ServerEvent =
       readonly doing: string
       readonly error: string | { readonly code: string; readonly message: string }
     }
-  /** So many were not sent, because this client read too slowly. */
+  /** Events that were dropped because this client read too slowly. */
   | { readonly type: 'missed'; readonly count: number }
 
 export interface EventsOptions {
-  /** Only of this one. */
+  /** Only events of this topic. */
   readonly topic?: string | undefined
   readonly type?: EventName | undefined
-  /** Ends them, quietly. */
+  /** Ends the iteration without an error. */
   readonly signal?: AbortSignal | undefined
 }
 
 const KNOWN: readonly string[] = [...EVENT_NAMES, 'missed']
 
-/** Ends when its loop is left or its signal aborts; when the server ends it, that is an error. */
+/** Ends when the loop is left or the signal aborts; throws when the server ends the stream. */
 export async function* eventsOf(
   http: Http,
   { topic, type, signal }: EventsOptions,
@@ -54,7 +54,7 @@ export async function* eventsOf(
     opened.close()
   }
   if (hasEnded && !signal?.aborted)
-    throw new TocsinError('unreachable', 'the server ended its events; it may be closing')
+    throw new TocsinError('unreachable', 'the server ended the event stream; it may be shutting down')
 }
 
 async function* parsedEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<ServerEvent, void, undefined> {
@@ -65,7 +65,7 @@ async function* parsedEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<Se
     if (field === 'event') type = value ?? ''
     else if (field === 'data') data += data === '' ? value : `\n${value}`
     if (line !== '') continue
-    // A newer server may tell of more than this client knows the shape of.
+    // A newer server may send events that this client does not know.
     if (data !== '' && KNOWN.includes(type)) yield { ...(JSON.parse(data) as object), type } as ServerEvent
     type = ''
     data = ''

@@ -1,42 +1,42 @@
-/** What came back instead of an answer, or did not come back, as the error that a caller meets. */
+/** Converts error answers, lost answers and connection failures to TocsinErrors. */
 import { boundedText, describeError, ERROR_TABLE, type ErrorCode, type Json, TocsinError } from '../errors.ts'
 
-/** What was asked for. */
+/** The request. */
 export interface Asked {
   readonly method: string
-  /** Its address, without what is secret. */
+  /** Without secrets. */
   readonly url: string
-  /** The same call may be sent again: it changes nothing, or nothing more than once. */
+  /** True if the call is idempotent, so that it may be retried. */
   readonly isRepeatable: boolean
 }
 
 export interface Refusal {
   readonly status: number
-  /** Null: it is no JSON, and so none of ours. */
+  /** Null if it is not JSON, and so not from Tocsin. */
   readonly body: unknown
   readonly retryAfter: string | null
 }
 
 const DETAILS = ['field', 'index', 'hint', 'accepted', 'requestId'] as const
 
-/** A server answered, and not as asked. */
+/** Returns the error for an answer that is not 2xx. */
 export function refused(asked: Asked, { status, body, retryAfter }: Refusal, nowMs: number): TocsinError {
-  const told = (body as { error?: Record<string, Json> } | null)?.error
-  const code = told?.['code']
+  const reported = (body as { error?: Record<string, Json> } | null)?.error
+  const code = reported?.['code']
   const retryInMs = retryMs(retryAfter, nowMs)
   const wait = retryInMs === null ? {} : { retryInMs }
-  if (told === undefined || typeof code !== 'string')
+  if (reported === undefined || typeof code !== 'string')
     return new TocsinError(
-      codeOfStranger(asked, status),
-      `${asked.method} ${asked.url} was answered with ${status}, and not by Tocsin; is something else at this address, or in between?`,
+      codeByStatus(asked, status),
+      `${asked.method} ${asked.url} was answered with ${status}, and not by Tocsin; is another server at this address, or a proxy in between?`,
       { status, ...wait },
     )
-  const message = boundedText(typeof told['message'] === 'string' ? told['message'] : code)
+  const message = boundedText(typeof reported['message'] === 'string' ? reported['message'] : code)
   const details = Object.fromEntries(
-    DETAILS.flatMap((name) => (name in told ? [[name, told[name] as Json]] : [])),
+    DETAILS.flatMap((name) => (name in reported ? [[name, reported[name] as Json]] : [])),
   )
   if (isKnown(code)) return new TocsinError(code, message, { ...details, ...wait })
-  // A newer server knows more codes than this client.
+  // A newer server may have codes that this client does not know.
   return new TocsinError(status >= 500 ? 'unreachable' : 'bad-request', `${boundedText(code)}: ${message}`, {
     ...details,
     ...wait,
@@ -44,7 +44,7 @@ export function refused(asked: Asked, { status, body, retryAfter }: Refusal, now
   })
 }
 
-/** No answer came, or not all of it, or none that can be read. */
+/** Returns the error for an answer that is missing, incomplete or unreadable. */
 export function lost(asked: Asked, why: string, cause?: unknown): TocsinError {
   const what = `${asked.method} ${asked.url}: ${why}`
   return asked.isRepeatable
@@ -52,7 +52,7 @@ export function lost(asked: Asked, why: string, cause?: unknown): TocsinError {
     : new TocsinError('unknown-outcome', `${what}; it may have taken effect`, {}, cause)
 }
 
-/** `fetch` failed. */
+/** Returns the error for a `fetch` that threw. */
 export function failed(asked: Asked, thrown: unknown): TocsinError {
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown
   const why = wordsOf(cause)
@@ -62,10 +62,10 @@ export function failed(asked: Asked, thrown: unknown): TocsinError {
   return lost(wasNeverSent(cause) ? { ...asked, isRepeatable: true } : asked, why, thrown)
 }
 
-/** What `fetch` refuses by itself, in its own words. */
+/** By the message of `fetch`. */
 const MISTAKES: Readonly<Record<string, string | undefined>> = {
-  'unexpected redirect': 'leads elsewhere: give the address of the server itself',
-  'bad port': 'has a port that fetch does not speak to',
+  'unexpected redirect': 'redirects: use the URL of the server itself',
+  'bad port': 'has a port that fetch blocks',
 }
 
 const BEFORE_TLS = /^(CERT_|ERR_TLS_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_SSL_WRONG_VERSION)/
@@ -76,10 +76,10 @@ interface SystemError {
   readonly errors?: unknown
 }
 
-/** There was no connection yet, so that also a write took no effect. */
+/** True if no connection was established, so that not even a write took effect. */
 function wasNeverSent(cause: unknown): boolean {
   const { code, syscall, errors } = (cause ?? {}) as SystemError
-  // A name with several addresses: each of them was tried.
+  // For a host with several addresses: one error for each attempt.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(wasNeverSent)
   return (
     syscall === 'connect' ||
@@ -93,17 +93,17 @@ function wordsOf(cause: unknown): string {
   const { code } = (cause ?? {}) as SystemError
   switch (code) {
     case 'ECONNREFUSED':
-      return 'nobody listens there (ECONNREFUSED)'
+      return 'connection refused (ECONNREFUSED); is the server running?'
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return `there is no host of this name (${code})`
+      return `host not found (${code})`
     default:
       return `the connection failed: ${describeError(cause)}${typeof code === 'string' ? ` (${code})` : ''}`
   }
 }
 
-/** Proxies and strangers have no codes, only a status. Only 503 says that a write went nowhere. */
-function codeOfStranger({ isRepeatable }: Asked, status: number): ErrorCode {
+/** Chooses a code for an answer that is not from Tocsin, by its status. Of the 5xx, only 503 means that a write had no effect. */
+function codeByStatus({ isRepeatable }: Asked, status: number): ErrorCode {
   if (status === 429) return 'rate-limited'
   if (status < 500) return 'bad-request'
   return isRepeatable || status === 503 ? 'unreachable' : 'unknown-outcome'
@@ -113,7 +113,7 @@ function isKnown(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_TABLE, code)
 }
 
-/** Seconds, or, from proxies, a date. */
+/** Parses Retry-After: seconds, or a date, which proxies may send. */
 function retryMs(header: string | null, nowMs: number): number | null {
   if (header === null) return null
   if (/^\d{1,9}$/.test(header)) return Number(header) * 1_000

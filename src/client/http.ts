@@ -1,4 +1,4 @@
-/** Calls to a server: one address, one token, a deadline on each, and one kind of error. */
+/** HTTP calls to a server, with its access token and a deadline. Every failure is a TocsinError. */
 import type { Clock } from '../clock.ts'
 import { durationText } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
@@ -12,9 +12,9 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined
-  /** Added to the deadline: what the server was asked to wait. Null: no deadline. */
+  /** Added to the deadline: how long the server may wait (long poll). Null removes the deadline. */
   readonly waitMs?: number | null | undefined
-  /** Sent twice, it does no more than sent once. */
+  /** True if the call is idempotent, so that it may be retried. */
   readonly isRepeatable?: boolean | undefined
   readonly headers?: Readonly<Record<string, string>> | undefined
 }
@@ -23,12 +23,12 @@ export interface OpenOptions extends CallOptions {
   readonly body?: ReadableStream<Uint8Array> | undefined
 }
 
-/** An answer that comes bit by bit. */
+/** A streamed answer. */
 export interface Opened {
   readonly body: AsyncIterable<Uint8Array>
-  /** What a caller is told when reading it failed. */
+  /** Returns the error to throw if reading the body failed. */
   failure(thrown: unknown): Error
-  /** Also before its end. */
+  /** Also closes an incomplete answer. */
   close(): void
 }
 
@@ -62,7 +62,7 @@ export class Http {
     return this.#base
   }
 
-  /** `read` makes of the JSON what the caller gets; what it throws means that the answer is none of ours. */
+  /** `read` converts the JSON; if it throws, the answer is not from Tocsin. */
   get<T>(path: string, read: (json: never) => T, options?: CallOptions): Promise<T> {
     return this.#call('GET', path, null, (response, asked) => jsonOf(response, asked, read), options)
   }
@@ -71,7 +71,7 @@ export class Http {
     return this.#call('GET', path, null, (response) => response.text())
   }
 
-  /** `json` is text already; null: no body. */
+  /** `json` is the body as text; null for no body. */
   send<T>(
     method: Method,
     path: string,
@@ -82,19 +82,18 @@ export class Http {
     return this.#call(method, path, json, (response, asked) => jsonOf(response, asked, read), options)
   }
 
-  /** Resolves when the answer begins. Whoever opens it closes it. */
+  /** Resolves when the answer begins. The caller must close it. */
   async open(method: Method, path: string, options: OpenOptions = {}): Promise<Opened> {
     const asked = this.#asked(method, path, options)
     const deadline = new CallDeadline(this.#clock, options.signal)
     const failure = (thrown: unknown) => this.#failure(asked, deadline, thrown)
     try {
-      deadline.within(this.#deadlineMs(options))
+      deadline.set(this.#deadlineMs(options))
       const response = await this.#answer(asked, deadline, options.body ?? null, options)
-      deadline.within(null)
-      // Without a body it is over already.
-      return { body: response.body ?? empty(), failure, close: () => deadline.hangUp() }
+      deadline.set(null)
+      return { body: response.body ?? empty(), failure, close: () => deadline.abort() }
     } catch (thrown) {
-      deadline.hangUp()
+      deadline.abort()
       throw failure(thrown)
     }
   }
@@ -109,7 +108,7 @@ export class Http {
     const asked = this.#asked(method, path, options)
     const deadline = new CallDeadline(this.#clock, options.signal)
     try {
-      deadline.within(this.#deadlineMs(options))
+      deadline.set(this.#deadlineMs(options))
       const headers = { ...(json === null ? {} : { 'content-type': JSON_TYPE }), ...options.headers }
       const response = await this.#answer(asked, deadline, json, { ...options, headers })
       return await take(response, asked)
@@ -120,7 +119,7 @@ export class Http {
     }
   }
 
-  /** An answer as asked for, whose body is still to be read. */
+  /** Returns a 2xx answer, whose body is still to be read; throws for any other. */
   async #answer(
     asked: Asked,
     deadline: CallDeadline,
@@ -131,13 +130,13 @@ export class Http {
       method: asked.method,
       headers: new Headers({ ...this.#headers, ...options.headers }),
       signal: deadline.signal,
-      // A token goes to the server that it was given for, and nowhere else.
+      // A redirect must not send the token to another server.
       redirect: 'error',
       ...(body === null ? {} : { body, duplex: 'half' as const }),
       ...(options.waitMs === null ? withoutFetchTimeout() : {}),
     })
     if (response.ok) return response
-    deadline.within(this.#timeoutMs)
+    deadline.set(this.#timeoutMs)
     throw await this.#refusal(asked, response)
   }
 
@@ -149,8 +148,8 @@ export class Http {
   }
 
   #failure(asked: Asked, deadline: CallDeadline, thrown: unknown): Error {
-    // What whoever asked gave as the reason is theirs, whatever it is.
-    if (deadline.isUnwanted) return deadline.reason
+    // The reason of the caller's signal is thrown unchanged.
+    if (deadline.isAborted) return deadline.reason
     if (TocsinError.is(thrown)) return thrown
     if (deadline.isLate) return lost(asked, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
     return failed(asked, thrown)
@@ -165,27 +164,27 @@ export class Http {
   }
 }
 
-/** Under a path as well: a server may stand behind another. */
+/** Allows a path: the server may be behind a reverse proxy. */
 function checkUrl(given: string): string {
   const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : null
   if (url === null || !/^https?:$/.test(url.protocol))
     throw badOption(
       'url',
-      `${describeValue(hidden(given))} is no address; expected one like 'http://127.0.0.1:7420'`,
+      `${describeValue(hidden(given))} is not a URL; expected one like 'http://127.0.0.1:7420'`,
     )
   if (url.username !== '' || url.password !== '')
-    throw badOption('url', 'it has a user or a password; a token is given by itself')
+    throw badOption('url', 'has a user or a password; pass the access token as `token`')
   if (url.search !== '' || url.hash !== '')
-    throw badOption('url', "it has a '?' or a '#'; leave out what follows")
+    throw badOption('url', "has a '?' or a '#'; leave out what follows")
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
 }
 
-/** What is wrong may still have a password in it. */
+/** Hides the password of an invalid URL. */
 function hidden(given: unknown): unknown {
   return typeof given === 'string' ? given.replace(/\/\/[^/]*@/, '//…@') : given
 }
 
-/** Never shown, not even when it is wrong. */
+/** The message does not quote the token, not even an invalid one. */
 function checkToken(token: unknown): string {
   if (typeof token === 'string' && TOKEN.test(token)) return token
   throw badOption('token', 'expected a token as it was shown: one word, without spaces or line ends')
@@ -194,19 +193,19 @@ function checkToken(token: unknown): string {
 async function jsonOf<T>(response: Response, asked: Asked, read: (json: never) => T): Promise<T> {
   const body = parsed(isJson(response) ? await response.text() : await dropped(response))
   try {
-    // Whoever reads it knows what it should be; if it is not, reading throws.
+    // `read` throws if the JSON does not have the expected shape.
     if (body !== null && typeof body === 'object') return read(body as never)
   } catch (error) {
-    throw lost(asked, `what was answered is not what Tocsin answers`, error)
+    throw lost(asked, 'the answer is not from Tocsin: its JSON is of another shape', error)
   }
-  throw lost(asked, `what was answered (${response.status}) is no JSON, and so not from Tocsin`)
+  throw lost(asked, `the answer (${response.status}) is not from Tocsin: it is not JSON`)
 }
 
 function isJson({ headers }: Response): boolean {
   return headers.get('content-type')?.toLowerCase().startsWith(JSON_TYPE) ?? false
 }
 
-/** Null: it is no JSON. */
+/** Returns null if it is not JSON. */
 function parsed(text: string | null): unknown {
   try {
     return text === null ? null : JSON.parse(text)

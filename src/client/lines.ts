@@ -1,9 +1,9 @@
-/** From the bytes of an answer to its lines, as they come. */
+/** Splits the bytes of an answer into lines, as they arrive. */
 
-/** No line of ours comes near it; whoever sends one is somebody else. */
+/** Lines of Tocsin are far shorter: a longer one is from another server. */
 const LINE_LENGTH_MAX = 1_048_576
 
-/** What follows the last line end is a line too, if there is anything. */
+/** Yields text after the last line end as a line, unless it is empty. */
 export async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder()
   let rest = ''

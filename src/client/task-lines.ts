@@ -4,7 +4,7 @@ import type { NewTask } from '../task.ts'
 import { taskOut } from './wire.ts'
 
 export interface RefusedLine {
-  /** Which of the tasks it was, counted from 1. */
+  /** Position of the task in the stream, from 1. */
   readonly line: number
   readonly error: TocsinError
 }
@@ -12,12 +12,12 @@ export interface RefusedLine {
 type Tasks = Iterable<NewTask<unknown>> | AsyncIterable<NewTask<unknown>>
 type Turn = IteratorResult<NewTask<unknown>>
 
-/** Large enough for a write to be worth it. */
-const PIECE_LENGTH = 65_536
+/** Lines are joined up to this length before a write. */
+const CHUNK_LENGTH = 65_536
 
 /**
- * Tasks as lines of JSON, made when the connection asks for more. A source that takes its time is not waited for with lines
- * in hand: they go out, and the next ones follow.
+ * A request body with one task per line, made on demand as the connection takes more. Lines are sent at once when the source of
+ * tasks is slow: they do not wait for a full chunk.
  */
 export class TaskLines {
   readonly body: ReadableStream<Uint8Array>
@@ -26,7 +26,7 @@ export class TaskLines {
   readonly #onRefused: (refused: RefusedLine) => void
   readonly #clock: Clock
   readonly #encoder = new TextEncoder()
-  /** Asked for, and not there when the last piece went out. */
+  /** The next task, if the source had not returned it when the last chunk was sent. */
   #pending: Promise<Turn> | null = null
   #line = 0
   #isOver = false
@@ -44,55 +44,55 @@ export class TaskLines {
     )
   }
 
-  /** What the source threw. What it gave before was sent, and the body ended as usual: so the server can say how much is in. */
+  /** The error that the source threw. The body was ended normally before it, so that the server reports how many tasks it accepted. */
   get problem(): { readonly thrown: unknown } | null {
     return this.#problem
   }
 
-  /** No more are wanted: the source may clean up, as after a `break`. */
+  /** Ends the source: it may clean up, as after a `break`. */
   end(): void {
     if (this.#isOver) return
     this.#isOver = true
-    // It may be waiting for something that never comes: nobody waits for it. Nor is there anybody to tell of its mistakes.
+    // Not awaited: the source may never return. Its errors are ignored, because no caller is left.
     void (async () => this.#leave())().catch(() => {})
   }
 
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    const piece = await this.#piece()
-    if (piece !== '') controller.enqueue(this.#encoder.encode(piece))
+    const chunk = await this.#chunk()
+    if (chunk !== '') controller.enqueue(this.#encoder.encode(chunk))
     if (this.#isOver) controller.close()
   }
 
-  async #piece(): Promise<string> {
-    let piece = ''
+  async #chunk(): Promise<string> {
+    let chunk = ''
     try {
-      while (piece.length < PIECE_LENGTH && !this.#isOver) {
-        const turn = await this.#turn(piece === '')
+      while (chunk.length < CHUNK_LENGTH && !this.#isOver) {
+        const turn = await this.#turn(chunk === '')
         if (turn === null) break
         if (turn.done === true) this.#isOver = true
-        else piece += `${this.#lineOf(turn.value)}\n`
+        else chunk += `${this.#lineOf(turn.value)}\n`
       }
     } catch (thrown) {
       this.#problem = { thrown }
       this.#isOver = true
     }
-    return piece
+    return chunk
   }
 
-  /** Null: it is not there yet, and there are lines to be sent. */
-  async #turn(isPatient: boolean): Promise<Turn | null> {
+  /** Returns null if the source is not ready and there are lines to send. */
+  async #turn(mayWait: boolean): Promise<Turn | null> {
     const next = this.#pending ?? this.#next()
     this.#pending = null
-    if (!(next instanceof Promise) || isPatient) return next
+    if (!(next instanceof Promise) || mayWait) return next
     const first = await Promise.race([next, this.#clock.turn()])
     if (first !== undefined) return first
-    // Its rejection is met by whoever waits for it next.
+    // A rejection is handled by the next #turn, which awaits the same promise.
     next.catch(() => {})
     this.#pending = next
     return null
   }
 
-  /** Empty when the task is refused here: the server counts it, so that the lines after it keep their numbers. */
+  /** Returns an empty line for a task that is refused here: the server counts it, so that later lines keep their numbers. */
   #lineOf(task: NewTask<unknown>): string {
     this.#line++
     try {

@@ -1,4 +1,4 @@
-/** What the library's words are on the wire, and back: durations with their units, instants in RFC 3339. */
+/** Converts the library's values to JSON and back: durations with units, instants in RFC 3339. */
 import { checkConfig, type LiveConfig, patchLive, type TopicConfig } from '../values/config.ts'
 import { type Duration, durationMs, durationText } from '../values/duration.ts'
 import { type Instant, instantMs } from '../values/instant.ts'
@@ -32,7 +32,7 @@ export function whenOrShiftOut(when: When | Shift): object {
   return { shift: when.shift }
 }
 
-/** As JSON text: a payload is turned into text once. */
+/** Returns JSON text, so that a payload is serialized only once. */
 export function taskOut(task: NewTask<unknown>): string {
   checkOptions(task, TASK_FIELDS, 'task')
   const { payload, delay: _delay, at: _at, smear, ...others } = task
@@ -48,14 +48,14 @@ export function configOut(config: TopicConfig, where: string): TopicConfig {
   return checkConfig(config, where)
 }
 
-/** A null gives a field back, and has to be said. */
+/** Keeps nulls, which reset fields. */
 export function patchOut(patch: LiveConfig, where: string): LiveConfig {
   const set = patchLive({}, patch, where)
   const given = Object.entries(patch).filter(([, value]) => value === null)
   return { ...set, ...(Object.fromEntries(given) as LiveConfig) }
 }
 
-/** '' when there is nothing to say. */
+/** Returns '' if no field is set. */
 export function queryOut(fields: Readonly<Record<string, string | number | null | undefined>>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(fields))
@@ -63,7 +63,7 @@ export function queryOut(fields: Readonly<Record<string, string | number | null 
   return query.size === 0 ? '' : `?${query.toString()}`
 }
 
-/** Throws when it is none: then somebody else has answered. */
+/** Throws if the text is not an instant: then the answer is not from Tocsin. */
 export function dateIn(text: string): Date {
   const date = new Date(text)
   if (typeof text !== 'string' || Number.isNaN(date.getTime())) throw new TypeError('expected an instant')
@@ -78,7 +78,7 @@ export function rescheduledIn({ key, outcome, dueAt }: Wire<Rescheduled>): Resch
   return { key, outcome, dueAt: dueAt === null ? null : dateIn(dueAt) }
 }
 
-/** Of a payload nothing is changed: it is whatever JSON made of it. */
+/** A task as JSON. The payload is passed on unchanged. */
 export type WireTask<T extends Task<unknown> | TaskInfo<unknown>> = Wire<Omit<T, 'payload'>> & {
   payload: unknown
 }

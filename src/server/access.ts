@@ -1,4 +1,4 @@
-/** Who may do what. Every route names the scope it needs; `admin` has them all. */
+/** Authentication and authorization. Every route declares the scope that it requires; `admin` includes all scopes. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
@@ -9,7 +9,7 @@ import { PathTable } from './path-table.ts'
 import type { TokenBook } from './token-book.ts'
 
 export interface Access {
-  /** Of its token; null: nobody asked for one. */
+  /** Id of the access token; null for a request without one, on loopback, before the first token was created. */
   readonly tokenId: string | null
   readonly scopes: readonly Scope[]
   readonly topicPrefix: string | null
@@ -19,21 +19,24 @@ export interface Access {
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** What each route needs, by method and path. */
+    /** The scope that each route requires, by method and path. */
     readonly scopes: ReadonlyMap<string, Scope | null>
   }
   interface FastifyRequest {
     access: Access | null
   }
   interface FastifyContextConfig {
-    /** Null: anybody. Undefined is refused when the server is built: no route is open by accident. */
+    /** Null for a route that needs no token. Undefined is an error when the server is built, so that no route is public by accident. */
     scope?: Scope | null
-    /** About more than one topic: 'whole' is refused to tokens of some topics, the others are shown theirs. */
+    /**
+     * For routes that are about several topics. A token with a topic prefix gets 403 from 'whole'; from 'filtered' it gets only
+     * its own topics.
+     */
     reach?: 'topic' | 'filtered' | 'whole'
   }
 }
 
-/** On loopback, before anybody made a token. */
+/** Access on loopback, before the first token was created. */
 const OPEN: Access = { tokenId: null, scopes: ['admin'], topicPrefix: null, rate: null, bodyBytesMax: null }
 const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/i
 
@@ -41,7 +44,7 @@ export interface AccessParts {
   readonly book: TokenBook
   readonly clock: Clock
   readonly isLoopback: boolean
-  /** Of tokens that have none of their own. */
+  /** Rate limit of tokens that have no limit of their own. */
   readonly rate: Rate | null
 }
 
@@ -53,8 +56,8 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   app.decorate('scopes', scopes)
   const paths = new PathTable()
   app.addHook('onRoute', ({ config, method, url }) => {
-    if (config?.scope === undefined) throw new Error(`${String(method)} ${url} names no scope`)
-    // Of a GET there is also a HEAD, which asks for the same.
+    if (config?.scope === undefined) throw new Error(`${String(method)} ${url} declares no scope`)
+    // Fastify adds a HEAD route to each GET, with the same scope.
     if (method !== 'HEAD') scopes.set(`${String(method)} ${url}`, config.scope)
     paths.add(String(method), url, config.scope)
   })
@@ -67,7 +70,7 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
     if (!access.scopes.includes('admin') && !access.scopes.includes(scope))
       throw new TocsinError('forbidden', `this needs a token with the scope '${scope}'`, { field: 'scope' })
     if (reach === 'whole' && access.topicPrefix !== null)
-      throw new TocsinError('forbidden', 'this is about all topics, and the token is for some of them')
+      throw new TocsinError('forbidden', 'this is about all topics, and the token has a topic prefix')
     const { topic } = request.params as { topic?: string }
     if (topic !== undefined) checkTopic(access, topic)
   })
@@ -99,18 +102,18 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
       void reply.header('www-authenticate', 'Bearer')
       throw new TocsinError(
         'unauthorized',
-        'this needs a token: send Authorization: Bearer <token>. Who has none starts the server with TOCSIN_ADMIN_TOKEN, and makes one',
+        'this needs a token: send Authorization: Bearer <token>. To create the first one, start the server with TOCSIN_ADMIN_TOKEN',
       )
     }
     const token = /^Bearer ([^\s]+)$/i.exec(authorization)?.[1]
-    const record = token === undefined ? null : await book.bearerOf(token)
+    const record = token === undefined ? null : await book.find(token)
     if (record === null) {
       void reply.header('www-authenticate', 'Bearer error="invalid_token"')
       throw new TocsinError(
         'unauthorized',
         token === undefined
           ? "authorization: write 'Bearer', a space, and the token"
-          : 'this token is not valid, or not any more',
+          : 'this token is unknown, expired or revoked',
       )
     }
     const { id, scopes, topicPrefix, rate, bodyBytesMax } = record
@@ -130,21 +133,21 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   }
 }
 
-/** Without tokens only programs of this machine may come in, and no web page that a browser of this machine shows. */
+/** Without tokens only programs on this machine are admitted, and no web page of another site in a browser on this machine. */
 function openly(request: FastifyRequest): Access {
   const { host = '', origin, 'sec-fetch-site': site } = request.headers
   if (!HERE.test(host))
     throw new TocsinError(
       'forbidden',
-      'without tokens this server answers only to localhost; make a token first',
+      'without tokens this server answers only to localhost; create a token first',
     )
-  // An image or a script of a page has no Origin; where it comes from the browser says otherwise.
+  // Images and scripts of a page are requested without Origin; for them browsers send Sec-Fetch-Site.
   if ((origin !== undefined && origin !== `http://${host}`) || site === 'cross-site')
     throw new TocsinError('forbidden', 'without tokens this server does not answer to pages of other sites')
   return OPEN
 }
 
-/** Also of topics that come in a query. */
+/** Throws 'forbidden' if the token does not cover the topic. Also used for topics in a query. */
 export function checkTopic({ topicPrefix }: Access, topic: string): void {
   checkTopicName(topic)
   if (topicPrefix !== null && !topic.startsWith(topicPrefix))
@@ -153,7 +156,7 @@ export function checkTopic({ topicPrefix }: Access, topic: string): void {
     })
 }
 
-/** The topics that whoever asks may see. */
+/** Returns the topics that the caller may see. */
 export function seenBy(access: Access | null, topics: readonly string[]): string[] {
   const prefix = access?.topicPrefix ?? null
   return topics.filter((topic) => prefix === null || topic.startsWith(prefix))

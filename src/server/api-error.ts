@@ -1,4 +1,4 @@
-/** Whatever went wrong, as a client is told: one shape, the right status, nothing of our insides. */
+/** Errors as HTTP answers: one shape, the status of the code, no internals of the server. */
 import type { FastifyBaseLogger, FastifyError } from 'fastify'
 import { ERROR_TABLE, type ErrorCode, TocsinError } from '../errors.ts'
 
@@ -15,7 +15,7 @@ export interface ErrorBody {
   }
 }
 
-/** Also for answers that are no failure of ours, such as a key that is not there. */
+/** Returns the body of an error answer. */
 export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
   const { code, retryable, details } = error
   return {
@@ -32,43 +32,43 @@ export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
   }
 }
 
-/** What stores say, and where they are, is for whoever runs the server: the log has it, and nobody else. */
+/** Returns the message that a client may see. Messages of 5xx errors may name stores and their addresses: only the log has them. */
 export function wordsOf({ code, status, message }: TocsinError): string {
   return status >= 500 ? ERROR_TABLE[code].means : message
 }
 
-/** What Fastify refuses by itself, in our words. */
+/** Requests that Fastify refuses itself, with our codes and messages. */
 const BY_FASTIFY: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['too-large', 'body: it is larger than is taken'],
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['bad-media-type', 'content-type: it is not one that is taken here'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['bad-request', 'body: it is not as long as its content-length says'],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['too-large', 'body: too large'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['bad-media-type', 'content-type: not supported here'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['bad-request', 'body: its length differs from content-length'],
   FST_ERR_BAD_URL: ['bad-request', 'the path is not percent-encoded UTF-8'],
   FST_ERR_MAX_PARAM_LENGTH: ['bad-request', 'a part of the path is longer than any name or key'],
 }
 
-/** Null: nobody foresaw it, and nobody outside is told more than that. */
+/** Returns null for an unexpected error, of which a client learns no more than 'internal'. */
 export function asTocsinError(thrown: unknown): TocsinError | null {
   if (TocsinError.is(thrown)) return thrown
   const { code = '', statusCode = 500 } = (thrown ?? {}) as Partial<FastifyError>
   const [known, words] = BY_FASTIFY[code] ?? ['bad-request', ERROR_TABLE['bad-request'].means]
-  // Its own words may repeat what was sent, at any length.
+  // Fastify's own message may quote the request, at any length.
   return code.startsWith('FST_') && statusCode < 500 ? new TocsinError(known, words) : null
 }
 
-/** What nobody foresaw is a mistake of ours, and no more is said of it. */
+/** Returns an 'internal' error in place of an unexpected one. */
 export function orInternal(known: TocsinError | null): TocsinError {
   return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
 }
 
-/** Also for what nobody foresaw, which the log alone is told of. */
+/** Returns the error to answer with, and logs the original if it is unexpected or a 5xx. */
 export function foreseen(thrown: unknown, log: FastifyBaseLogger): TocsinError {
   const known = asTocsinError(thrown)
-  if (known === null) log.error({ error: thrown }, 'a request failed in a way that nobody foresaw')
-  else if (known.status >= 500) log.warn({ error: known }, 'a request could not be carried out')
+  if (known === null) log.error({ error: thrown }, 'request failed with an unexpected error')
+  else if (known.status >= 500) log.warn({ error: known }, 'request failed')
   return orInternal(known)
 }
 
-/** How long to wait before trying again, where it is worth it. */
+/** Returns the value of Retry-After; null if a retry is of no use. */
 export function retryAfterSeconds(error: TocsinError): number | null {
   if (!error.retryable) return null
   const { retryInMs } = error.details

@@ -1,4 +1,4 @@
-/** How bodies are read: as JSON, bounded in size and in time, in UTF-8; or as a stream of lines, handed on as it comes. */
+/** Request bodies: JSON in UTF-8 with a size limit and a deadline, or a stream of NDJSON lines, passed on as it arrives. */
 import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -10,7 +10,7 @@ const JSON_TYPE = 'application/json'
 
 export interface BodyLimits {
   readonly bytesMax: number
-  /** For a body that is taken as a whole. */
+  /** For a JSON body, which is read as a whole. */
   readonly deadlineMs: number
 }
 
@@ -20,7 +20,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
   const readJson = async (request: FastifyRequest, payload: Readable): Promise<unknown> => {
     const bytesMax = Math.min(limits.bytesMax, request.access?.bodyBytesMax ?? Number.POSITIVE_INFINITY)
     const body = await read(request, payload, bytesMax, clock, limits.deadlineMs)
-    if (!isUtf8(body)) throw new TocsinError('bad-request', 'body: it is not valid UTF-8')
+    if (!isUtf8(body)) throw new TocsinError('bad-request', 'body: not valid UTF-8')
     const text = body.toString()
     if (text === '' && mayBeEmpty(request)) return {}
     return new Promise((resolve, reject) => {
@@ -37,7 +37,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
     try {
       checkWanted(request)
     } catch (error) {
-      // What nobody reads is not waited for, either.
+      // The body will not be read: close the connection instead of waiting for the rest.
       void reply.header('connection', 'close')
       throw error
     }
@@ -57,18 +57,18 @@ function hasBody({ headers }: FastifyRequest): boolean {
 }
 
 /**
- * Of a POST nothing is as good as an empty object: what it cannot do without, it misses by name. Not of a PUT, to which nothing
- * would mean 'as by default', nor of a PATCH.
+ * An empty body of a POST is read as an empty object; required fields are then reported by name. Not for PUT, where an empty
+ * body would reset the topic to its defaults, nor for PATCH.
  */
 function mayBeEmpty({ method, routeOptions }: FastifyRequest): boolean {
   return method === 'POST' && routeOptions.schema?.body !== undefined
 }
 
-/** Each route says what it takes: a body that would be passed over, or taken for something else, is refused. */
+/** Refuses a body that the route would ignore or misread. */
 function checkWanted(request: FastifyRequest): void {
   const { schema } = request.routeOptions
   if (schema?.body === undefined)
-    throw new TocsinError('bad-request', `body: ${request.method} takes none here`)
+    throw new TocsinError('bad-request', `body: this ${request.method} takes none`)
   const taken = schema.consumes ?? [JSON_TYPE]
   if (!taken.includes(mediaTypeOf(request)))
     throw new TocsinError('bad-media-type', `content-type: send ${taken.join(' or ')}`, {
@@ -76,19 +76,19 @@ function checkWanted(request: FastifyRequest): void {
     })
   const { 'content-encoding': encoding = 'identity' } = request.headers
   if (encoding.toLowerCase() !== 'identity')
-    throw new TocsinError('bad-media-type', 'content-encoding: send it as it is', {
+    throw new TocsinError('bad-media-type', 'content-encoding: compressed bodies are not supported', {
       field: 'content-encoding',
     })
 }
 
-/** Why the parser refused it. What V8 says may quote the body, which is nobody's business but its sender's: that is left out. */
+/** Returns why the parser refused the text. V8's message may quote the body, which may hold secrets, so only the position is kept. */
 function reasonOf(text: string): string {
   try {
     JSON.parse(text.replace(/^\uFEFF/, ''))
-    return "it has a key '__proto__', or a 'constructor' with a 'prototype', which turn into an attack when objects are merged"
+    return "a key '__proto__', or a 'constructor' with a 'prototype', is not allowed: merged into objects it is an attack"
   } catch (error) {
     const at = /at position \d+|end of JSON input/.exec((error as Error).message)?.[0]
-    return at === undefined ? 'it is not JSON' : `it is not JSON: ${at}`
+    return at === undefined ? 'not JSON' : `not JSON: ${at}`
   }
 }
 
@@ -107,22 +107,22 @@ async function read(
   const chunks: Buffer[] = []
   let bytes = 0
   return new Promise((resolve, reject) => {
-    const end = (say: () => void) => {
+    const end = (settle: () => void) => {
       callOff()
       payload.off('data', take)
       payload.off('end', finish)
       payload.off('error', cut)
       payload.off('close', cut)
-      say()
+      settle()
     }
     const refuse = (error: TocsinError) =>
       end(() => {
-        // What is still to come is not wanted: the connection is not used again.
+        // Discard the rest. The connection is not used again.
         payload.resume()
         reject(error)
       })
     const callOff = clock.after(deadlineMs, () =>
-      refuse(new TocsinError('request-timeout', `body: it did not come within ${deadlineMs / 1_000} s`)),
+      refuse(new TocsinError('request-timeout', `body: not received within ${deadlineMs / 1_000} s`)),
     )
     const take = (chunk: Buffer) => {
       bytes += chunk.length
@@ -130,7 +130,7 @@ async function read(
       else chunks.push(chunk)
     }
     const finish = () => end(() => resolve(Buffer.concat(chunks, bytes)))
-    const cut = () => refuse(new TocsinError('bad-request', 'body: the connection ended before it did'))
+    const cut = () => refuse(new TocsinError('bad-request', 'body: the connection closed before its end'))
     payload.on('data', take)
     payload.once('end', finish)
     payload.once('error', cut)

@@ -13,25 +13,25 @@ import { LineWriter } from './line-writer.ts'
 import type { ServerParts } from './parts.ts'
 import { ref } from './schemas.ts'
 
-/** A payload, escaped as badly as can be, and the rest of a task. */
+/** A payload of maximum size with every byte escaped ('\u0000' is 6 bytes), plus the rest of a task. */
 export const LINE_BYTES_MAX = PAYLOAD_BYTES_MAX * 6 + 16_384
-/** Pieces that may be under way at once, so that the store works while the next ones are read. Half as many are a fifth slower. */
+/** Batches in progress at once, so that the store works while the next ones are read. With 4 it is a fifth slower. */
 const AHEAD = 8
-/** What came in meanwhile is taken at once: a thousand tasks in one call to Redis are cheaper than three calls for them. */
+/** Read buffer. Large, because one call to Redis with 1,000 tasks is cheaper than three calls. */
 const READ_BYTES = 256 * 1_024
-/** Whoever still sends when it is over has so long to hear why. */
+/** After a failure, how long a client that still sends has to read the answer. */
 const LINGER_MS = 2_000
 const NEW_TASK = ref('NewTask')
 
-interface Piece {
+interface Batch {
   readonly tasks: NewTask<unknown>[]
   readonly numbers: number[]
 }
 
 /**
- * NDJSON in, NDJSON out. Each line is a task, checked by itself: one that is wrong is told, with its number, and the others
- * go on. Whoever sends too fast is slowed down, and so is whoever reads too slowly. Without the summary at the end, not all
- * of it is in.
+ * Schedules NDJSON and answers NDJSON. Each line is a task and is validated by itself: an invalid one is reported with its line
+ * number, and the others are scheduled. Backpressure applies both ways: to a client that sends too fast, and to one that reads
+ * too slowly. The last line is a summary; without it, some tasks may be missing.
  */
 export async function scheduleLines(
   { clock, closing }: ServerParts,
@@ -44,15 +44,15 @@ export async function scheduleLines(
   const body = request.body as Readable
   void reply.hijack()
   reply.raw.writeHead(200, { ...headersOf(request), 'content-type': NDJSON })
-  // Whoever reads while it writes learns at once that it was let in.
+  // A client that reads while it writes learns at once that the request was accepted.
   reply.raw.flushHeaders()
   const writer = new LineWriter(reply.raw)
   const refuse = (line: number, error: unknown) => {
     summary.failed++
     writer.write({ line, ...errorBody(foreseen(error, request.log)) })
   }
-  const put = async (piece: Piece) => {
-    const { tasks, numbers } = piece
+  const put = async (batch: Batch) => {
+    const { tasks, numbers } = batch
     await topic.scheduleValid(
       tasks,
       (i, error) => refuse(numbers[i] as number, error),
@@ -64,15 +64,20 @@ export async function scheduleLines(
     writer.flush()
   }
   const stop = new AbortController()
-  const close = () => stop.abort(new TocsinError('closed', 'the server closes'))
+  const close = () => stop.abort(new TocsinError('closed', 'the server is shutting down'))
   closing.addEventListener('abort', close, { once: true })
   if (closing.aborted) close()
   try {
     const taskOf = taskReader(request)
-    await eachOf(clock, piecesOf(chunksOf(body, stop.signal), taskOf, refuse, writer, stop.signal), put, stop)
+    await eachOf(
+      clock,
+      batchesOf(chunksOf(body, stop.signal), taskOf, refuse, writer, stop.signal),
+      put,
+      stop,
+    )
     writer.write({ summary })
   } catch (error) {
-    // Whoever still listens hears why there is no summary.
+    // In place of the summary.
     writer.write(errorBody(foreseen(error, request.log), request.id))
     linger(clock, request, reply)
   } finally {
@@ -83,20 +88,20 @@ export async function scheduleLines(
 }
 
 /**
- * Works on pieces, some at a time, and is done when all of them are. The first failure ends it: `stop` aborts with it, and those
- * under way are waited for.
+ * Works on batches, up to `AHEAD` at a time, and resolves when all are done. The first failure aborts `stop` and is thrown after
+ * the batches in progress have ended.
  */
 async function eachOf<P>(
   clock: Clock,
-  pieces: AsyncIterable<P>,
-  work: (piece: P) => Promise<void>,
+  batches: AsyncIterable<P>,
+  work: (batch: P) => Promise<void>,
   stop: AbortController,
 ): Promise<void> {
   const underWay: Promise<void>[] = []
   try {
-    for await (const piece of pieces) {
-      underWay.push(work(piece).catch((error: unknown) => stop.abort(error)))
-      // Others get their turn, and so does the store: what it has taken can be let go of before the next piece is made.
+    for await (const batch of batches) {
+      underWay.push(work(batch).catch((error: unknown) => stop.abort(error)))
+      // Yield to other requests and to the store, which can free a batch before the next one is made.
       await clock.turn()
       if (underWay.length === AHEAD) await underWay.shift()
       stop.signal.throwIfAborted()
@@ -107,7 +112,7 @@ async function eachOf<P>(
   stop.signal.throwIfAborted()
 }
 
-/** A body that can be let go of without closing its connection: somebody is still to be told why. */
+/** Returns the body as a stream that can be destroyed without closing the connection, on which the error is still to be sent. */
 function chunksOf(body: Readable, stopped: AbortSignal): PassThrough {
   const chunks = new PassThrough({ highWaterMark: READ_BYTES })
   const cut = () => new TocsinError('bad-request', 'body: the connection ended before it did')
@@ -117,36 +122,36 @@ function chunksOf(body: Readable, stopped: AbortSignal): PassThrough {
   return body.pipe(chunks)
 }
 
-async function* piecesOf(
+async function* batchesOf(
   chunks: AsyncIterable<Buffer>,
   taskOf: (line: Line) => NewTask<unknown>,
   refuse: (line: number, error: unknown) => void,
   writer: LineWriter,
   stopped: AbortSignal,
-): AsyncGenerator<Piece> {
+): AsyncGenerator<Batch> {
   for await (const lines of linesOf(chunks, LINE_BYTES_MAX)) {
-    const piece: Piece = { tasks: [], numbers: [] }
+    const batch: Batch = { tasks: [], numbers: [] }
     for (const line of lines) {
       try {
-        piece.tasks.push(taskOf(line))
-        piece.numbers.push(line.number)
+        batch.tasks.push(taskOf(line))
+        batch.numbers.push(line.number)
       } catch (error) {
         refuse(line.number, error)
       }
     }
-    if (piece.tasks.length > 0) yield piece
+    if (batch.tasks.length > 0) yield batch
     else writer.flush()
     await writer.drained(stopped)
   }
 }
 
-/** A line is held to what a single task is held to. */
+/** A line is validated by the schema of a single task. */
 function taskReader(request: FastifyRequest): (line: Line) => NewTask<unknown> {
   const validate = request.compileValidationSchema(NEW_TASK, 'body') as (
     task: unknown,
   ) => true | { error: Error }
   return ({ text, problem }) => {
-    if (problem === 'not-utf8') throw new TocsinError('bad-request', 'line: it is not valid UTF-8')
+    if (problem === 'not-utf8') throw new TocsinError('bad-request', 'line: not valid UTF-8')
     if (text === null) throw new TocsinError('too-large', `line: longer than ${LINE_BYTES_MAX} bytes`)
     const task = parsed(text)
     const verdict = validate(task)
@@ -159,13 +164,13 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new TocsinError('bad-request', 'line: it is not JSON')
+    throw new TocsinError('bad-request', 'line: not JSON')
   }
 }
 
 /**
- * What still comes is taken and thrown away for a while: a connection that is closed while bytes arrive loses the last words on
- * it. Whoever sends on, or does not read, is cut off. It is not used again: a server that closes would wait for it.
+ * Discards what the client still sends, for at most `LINGER_MS`: a connection that is closed while bytes arrive is reset, and the
+ * client may lose the answer. Then closes the connection, which would otherwise delay a shutdown of the server.
  */
 function linger(clock: Clock, { raw: body }: FastifyRequest, { raw: answer }: FastifyReply): void {
   const { socket } = body

@@ -10,7 +10,7 @@ const BY_NODE: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request-timeout',
 }
 
-/** What could not even be read as a request is answered on the bare connection, which is closed then. */
+/** Answers bytes that Node could not parse as a request, on the bare socket, and closes it. */
 export function refuseRaw(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
     socket.destroy()
@@ -27,11 +27,11 @@ export function refuseRaw(error: Error & { code?: string }, socket: Socket): voi
   }
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // Not `end` alone: whoever does not close its side would keep ours.
+  // Not `end` alone: a client that does not close its side would keep ours open.
   socket.destroySoon()
 }
 
-/** An answer has begun: ours would be read as a part of it. Node's own handler looks there, too, for want of a better place. */
+/** True if an answer has begun, of which an error would be read as a part. Node has no public API for it; its own handler reads the same field. */
 function isAnswering(socket: Socket): boolean {
   return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true
 }

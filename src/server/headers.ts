@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-/** On every answer. Nothing here is to be shown by a browser, framed, guessed at or kept. */
+/** Headers of every answer: browsers must not render, frame, sniff or cache it. */
 export const SECURITY = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

@@ -1,11 +1,11 @@
-/** From the chunks of a body to its lines, many at a time, in flat memory. */
+/** Splits the chunks of a body into batches of lines, in constant memory. */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import { isUtf8 } from 'node:buffer'
 
 export interface Line {
-  /** Counted from 1, empty ones included. */
+  /** From 1; empty lines count. */
   readonly number: number
-  /** Without its end; null: it is not UTF-8, or too long to be read. */
+  /** Without the line end; null if there is a problem. */
   readonly text: string | null
   readonly problem: 'not-utf8' | 'too-long' | null
 }
@@ -13,20 +13,20 @@ export interface Line {
 const NEWLINE = 0x0a
 const RETURN = 0x0d
 
-/** Pieces of lines, as soon as they are there. Empty ones are counted and left out. */
+/** Yields batches of lines as they arrive. Empty lines are counted and left out. */
 export async function* linesOf(
   body: AsyncIterable<Buffer>,
   lineBytesMax: number,
 ): AsyncGenerator<readonly Line[]> {
   const reader = new LineReader(lineBytesMax)
-  for await (const chunk of body) yield* piecesOf(reader.take(chunk))
-  yield* piecesOf(reader.end())
+  for await (const chunk of body) yield* batchesOf(reader.take(chunk))
+  yield* batchesOf(reader.end())
 }
 
 class LineReader {
   readonly #lineBytesMax: number
   #number = 0
-  /** The beginning of a line whose end has not come yet. It is let go when it gets too long, and counted on. */
+  /** The start of a line whose end has not arrived yet. Dropped when it gets too long; its length is still counted. */
   #rest: Buffer[] = []
   #restBytes = 0
 
@@ -34,7 +34,7 @@ class LineReader {
     this.#lineBytesMax = lineBytesMax
   }
 
-  /** The lines that end in this chunk. */
+  /** Returns the lines that end in this chunk. */
   take(chunk: Buffer): Line[] {
     const last = chunk.lastIndexOf(NEWLINE)
     if (last === -1) {
@@ -54,7 +54,7 @@ class LineReader {
     return lines
   }
 
-  /** The last line, where nothing ends it. */
+  /** Returns the last line, if no line end follows it. */
   end(): Line[] {
     const lines: Line[] = []
     if (this.#restBytes > 0) this.#pushRest(lines)
@@ -74,7 +74,7 @@ class LineReader {
     this.#restBytes = 0
   }
 
-  /** Decoded in one go, which is nearly always possible: only where something is wrong one line after another is looked at. */
+  /** Decodes the whole block at once if it is valid UTF-8; otherwise line by line, to find the invalid ones. */
   #pushAll(lines: Line[], block: Buffer): void {
     if (block.length <= this.#lineBytesMax && isUtf8(block)) {
       for (const text of block.toString('utf8').split('\n')) this.#pushText(lines, text)
@@ -106,6 +106,6 @@ class LineReader {
   }
 }
 
-function* piecesOf(lines: readonly Line[]): Generator<readonly Line[]> {
+function* batchesOf(lines: readonly Line[]): Generator<readonly Line[]> {
   for (let at = 0; at < lines.length; at += BATCH_MAX) yield lines.slice(at, at + BATCH_MAX)
 }

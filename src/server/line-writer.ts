@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http'
 
-/** Enough for a write to be worth it. */
+/** Lines are buffered up to this length before a write. */
 const WRITE_LENGTH = 32 * 1_024
 
-/** Lines of JSON to a client, gathered into larger writes; `drained` waits for one that reads slowly. */
+/** Writes lines of JSON to a client, buffered into larger writes; `drained` waits for a client that reads slowly. */
 export class LineWriter {
   readonly #response: ServerResponse
   #text = ''
@@ -23,10 +23,10 @@ export class LineWriter {
     this.#text = ''
   }
 
-  /** Resolves when the client has read enough of what was written, or is gone, or `stopped` aborts. */
+  /** Resolves when the response can take more, the client has disconnected, or `stopped` aborts. */
   drained(stopped: AbortSignal): Promise<void> {
     const response = this.#response
-    // As the response has it now, not as the last write said: it may have been read since.
+    // The current state, not the result of the last write: the client may have read since.
     if (!response.writableNeedDrain || response.destroyed || stopped.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {

@@ -1,6 +1,6 @@
 /**
- * Figures for Prometheus. Lateness is counted from the moment a task was due, never from when it was made. What happens in this
- * process is counted as it happens; what lies in the store is asked for when somebody looks, and every server tells the same.
+ * Prometheus metrics. Lateness is measured from the due time of a task, never from its creation. Counters and histograms are of
+ * this process; gauges of tasks are read from the store at each scrape, and are the same on every server of the cluster.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { type Clock, withDeadline } from '../clock.ts'
@@ -14,10 +14,10 @@ import { topicStats } from './topic-stats.ts'
 const LATENESS_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600]
 const CALL_SECONDS = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5]
 const MINUTE_MS = 60_000
-/** Prometheus waits for ten seconds. */
+/** Deadline of reading the store for a scrape; below Prometheus' default scrape timeout of 10 s. */
 const LOOK_MS = 5_000
 
-/** The calls to a store that take a turn to a server. */
+/** The store calls that are timed: those with a round trip to a database. */
 const TIMED = [
   'schedule',
   'cancel',
@@ -51,7 +51,7 @@ export class Metrics implements Meter {
     })
     this.#fired = new Counter({
       name: 'tocsin_fired_total',
-      help: 'Tasks handed out by this process. Its rate is what is fired per second.',
+      help: 'Tasks handed out by this process.',
       labelNames: ['topic'],
       registers,
     })
@@ -63,14 +63,14 @@ export class Metrics implements Meter {
     })
     this.#calls = new Histogram({
       name: 'tocsin_store_call_seconds',
-      help: 'How long calls to the store took.',
+      help: 'Duration of calls to the store.',
       labelNames: ['call', 'result'],
       buckets: CALL_SECONDS,
       registers,
     })
     this.#requests = new Histogram({
       name: 'tocsin_http_request_seconds',
-      help: 'How long requests took, long polls included.',
+      help: 'Duration of HTTP requests, long polls included.',
       labelNames: ['method', 'route', 'status'],
       buckets: [...CALL_SECONDS, 30, 60],
       registers,
@@ -90,7 +90,7 @@ export class Metrics implements Meter {
     this.#requests.observe({ method, route, status: String(status) }, tookMs / 1_000)
   }
 
-  /** The same store, each of whose calls is timed. */
+  /** Returns the store with its calls timed. */
   timed(store: TaskStore): TaskStore {
     const made = new Map<PropertyKey, unknown>()
     return new Proxy(store, {
@@ -107,30 +107,28 @@ export class Metrics implements Meter {
     })
   }
 
-  /** What is asked for when somebody looks. */
+  /** Registers the gauges that are read at each scrape. */
   watch(toc: Tocsin): void {
-    // All gauges are collected at once: the first one looks for all, and they wait for it together.
+    // All gauges are collected at once: the first one reads for all of them.
     let looking: Promise<void> | null = null
     const collect = () => (looking ??= look().finally(() => (looking = null)))
     const gauge = <L extends string>(name: string, help: string, labelNames: L[]) =>
       new Gauge<L>({ name, help, labelNames, registers: [this.registry], collect })
     const tasks = gauge('tocsin_tasks', 'Tasks by state, in the whole cluster.', ['topic', 'state'])
-    const oldest = gauge('tocsin_oldest_overdue_seconds', 'For how long the oldest due task has waited.', [
+    const oldest = gauge('tocsin_oldest_overdue_seconds', 'How long the oldest due task has been waiting.', [
       'topic',
     ])
     const dueNext = gauge('tocsin_due_per_second', 'Tasks that fall due per second, over the next minute.', [
       'topic',
     ])
     const slots = gauge('tocsin_slots_owned', 'Slots that this process pulls.', ['topic'])
-    const paused = gauge('tocsin_paused', '1: the topic is paused.', ['topic'])
+    const paused = gauge('tocsin_paused', '1 if the topic is paused.', ['topic'])
     const lag = gauge('tocsin_loader_lag_seconds', 'How far the loader is behind the clock.', ['topic'])
-    const inFlight = gauge('tocsin_in_flight', 'Tasks in the hands of this process’s own handlers.', [])
-    const waiting = gauge('tocsin_waiting_claims', 'Long polls that wait for tasks here.', ['topic'])
-    const isUp = gauge(
-      'tocsin_store_up',
-      '0: its stores do not answer, and there are no figures of them.',
-      [],
-    )
+    const inFlight = gauge('tocsin_in_flight', 'Tasks that handlers of this process are running.', [])
+    const waiting = gauge('tocsin_waiting_claims', 'Long polls that wait for tasks in this process.', [
+      'topic',
+    ])
+    const isUp = gauge('tocsin_store_up', '0 if the stores do not answer; their gauges are then missing.', [])
     const lookAt = async (topic: string) => {
       const handle = toc.handle(topic)
       const [stats, nowMs] = await Promise.all([topicStats(handle, topic), toc.recordMs()])
@@ -154,8 +152,8 @@ export class Metrics implements Meter {
         const lagMs = toc.loaderLagMs(topic)
         if (lagMs !== null) lag.set({ topic }, lagMs / 1_000)
       }
-      const late = () => new TocsinError('timetable-unavailable', 'its stores do not answer')
-      // Where they do not, what was counted here is told all the same: that is when somebody wants to know.
+      const late = () => new TocsinError('timetable-unavailable', 'the stores do not answer')
+      // If they do not, the metrics of this process are served all the same: during an outage they are needed most.
       const isAnswered = await withDeadline(this.#clock, LOOK_MS, lookAtAll(), late).then(
         () => true,
         () => false,

@@ -9,18 +9,18 @@ import { type Access, seenBy } from './access.ts'
 import { SHARED_RESPONSES, type TAGS } from './document.ts'
 import { ref } from './schemas.ts'
 
-/** What routes work with. */
+/** What the handlers of routes need. */
 export interface ServerParts {
   readonly toc: Tocsin
   readonly clock: Clock
-  /** Aborts when the server closes: whoever waits is answered at once. */
+  /** Aborts when the server shuts down, so that waiting requests are answered at once. */
   readonly closing: AbortSignal
 }
 
 export interface RouteDescription {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly url: string
-  /** What clients that are generated call it. */
+  /** The operationId, which generated clients use as a method name. */
   readonly name: string
   readonly tag: keyof typeof TAGS
   readonly scope: Scope | null
@@ -28,7 +28,7 @@ export interface RouteDescription {
   readonly summary: string
   readonly body?: object
   readonly query?: object
-  /** By status; those of errors come by themselves. */
+  /** By status; error answers are added to every route. */
   readonly answers: Readonly<Record<number, object>>
   readonly consumes?: readonly string[]
   readonly handler: RouteOptions['handler']
@@ -40,7 +40,7 @@ const KEY_PARAM = { type: 'string', description: 'The key of the task, percent-e
 const ID_PARAM = { type: 'string', description: 'The id of the token.' }
 const PARAMS: Readonly<Record<string, object>> = { topic: TOPIC_PARAM, key: KEY_PARAM, id: ID_PARAM }
 
-/** One shape for all routes: who may, what comes in, what goes out. The document is made of the same. */
+/** Registers a route. Access, validation, serialization and the OpenAPI document are all derived from its description. */
 export function route(app: FastifyInstance, description: RouteDescription): void {
   const { method, url, name, tag, scope, reach, summary, body, query, answers, consumes, handler } =
     description
@@ -84,7 +84,7 @@ export function route(app: FastifyInstance, description: RouteDescription): void
   })
 }
 
-/** A topic that somebody has declared or used: a typo creates nothing. Who may not see a topic is not told of it. */
+/** Returns a topic that has been declared or used; a typo must not create one. The hint names only topics that the caller may see. */
 export async function knownTopic(
   { toc }: ServerParts,
   name: string,

@@ -1,9 +1,9 @@
-/** What goes in and out, in JSON Schema: requests are validated by it, answers are written by it, and the OpenAPI document is made of it. */
+/** JSON Schemas. They validate requests, serialize answers, and make up the OpenAPI document. */
 import { ERROR_TABLE } from '../errors.ts'
 import { EVENT_NAMES } from '../telemetry/events.ts'
 import { SCOPES } from '../values/access-token.ts'
 
-/** At most so many in one JSON body; NDJSON has no end. */
+/** Most tasks in one JSON body; NDJSON is not limited. */
 export const TASKS_MAX = 10_000
 
 const text = (description: string, more: object = {}) => ({ type: 'string', description, ...more })
@@ -13,51 +13,62 @@ const count = (description: string) => ({ type: 'integer', minimum: 0, descripti
 export const ref = (name: string) => ({ $ref: `${name}#` })
 export const list = (items: object, more: object = {}) => ({ type: 'array', items, ...more })
 
-/** Unknown fields are refused, by name. */
+/** An object of a request: unknown fields are refused. */
 export function object(properties: Record<string, object>, required = Object.keys(properties)): object {
   return { type: 'object', additionalProperties: false, required, properties }
 }
 
-/** Of answers: within v1 they only gain fields, so that clients must let them pass. */
+/** An object of an answer. Within v1 answers only gain fields, so clients must ignore unknown ones. */
 function answer(properties: Record<string, object>, required = Object.keys(properties)): object {
   return { type: 'object', required, properties }
 }
 
 const named = (name: string, schema: object) => ({ $id: name, title: name, ...schema })
 
-const KEY = text('The business key: it alone finds the task. 1–256 bytes of UTF-8.', { minLength: 1 })
+const KEY = text('The business key, which identifies the task within its topic. 1–256 bytes of UTF-8.', {
+  minLength: 1,
+})
 const DELAY = duration('From now.')
-const AT = instant('RFC 3339, with its offset. What lies in the past fires at once.')
-const TAGS = list(text('What it belongs to.'), { maxItems: 4 })
+const AT = instant('RFC 3339, with an offset. A time in the past fires at once.')
+const TAGS = list(text('A tag, by which tasks are cancelled or rescheduled together.'), { maxItems: 4 })
 const PRIORITY = { enum: ['high', 'normal', 'low'] }
 const PAYLOAD = { description: 'Any JSON, 64 KiB at most.' }
-const TOKEN = text(
-  'Opaque: what proves the claim. It lasts the whole claim, also when the lease is extended.',
+const CLAIM_TOKEN = text(
+  'Opaque. Proves the claim, and stays valid when the lease is extended. Not an access token.',
 )
 const STATE = { enum: ['pending', 'claimed', 'done', 'cancelled', 'obsolete', 'dead'] }
 
 const CONFIG_FIELDS: Record<string, object> = {
-  slots: { type: 'integer', description: '1–64, a power of two: how many shares the topic is dealt in.' },
-  slotBy: { enum: ['key', 'prefix'], description: 'What places a task. Fixed at creation.' },
+  slots: {
+    type: 'integer',
+    description: '1–64, a power of two: into how many shares the tasks of the topic are divided.',
+  },
+  slotBy: {
+    enum: ['key', 'prefix'],
+    description: 'Which part of the key decides the slot of a task. Fixed at creation.',
+  },
   batchSize: { type: 'integer', description: 'Most tasks in one call of a batch handler.' },
-  lease: duration('How long a claim is trusted.'),
+  lease: duration('How long a claimed task is reserved for its consumer.'),
   timeout: duration('How long a handler may run.'),
   merge: duration('Times are rounded up to a multiple of this.'),
-  resident: duration('How far ahead tasks are kept in the timetable.'),
+  resident: duration('How far ahead tasks are loaded into the timetable.'),
   retention: duration('How long ended tasks are kept.'),
   retry: object(
     {
       maxAttempts: { type: 'integer' },
       backoff: { enum: ['exponential', 'fixed'] },
-      min: duration('The first wait.'),
-      max: duration('The longest wait.'),
+      min: duration('The first delay.'),
+      max: duration('The longest delay.'),
       jitter: { type: 'number' },
     },
     [],
   ),
-  rate: object({ limit: { type: 'integer' }, per: duration('The span.') }),
-  late: object({ after: duration('So late.'), then: { enum: ['fire', 'drop', 'dead'] } }),
-  objective: object({ p99: duration('The lateness that is promised.') }),
+  rate: object({ limit: { type: 'integer' }, per: duration('The window.') }),
+  late: object({
+    after: duration('A task is late if it is claimed later than this after its due time.'),
+    then: { enum: ['fire', 'drop', 'dead'] },
+  }),
+  objective: object({ p99: duration('The promised lateness.') }),
 }
 
 const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
@@ -68,32 +79,34 @@ const LIVE_FIELDS = Object.fromEntries(
 )
 
 const TASK_FIELDS: Record<string, object> = {
-  topic: text('Its kind.'),
+  topic: text('The name of the topic.'),
   key: KEY,
   payload: PAYLOAD,
-  dueAt: instant('When it was to fire. Retries and snoozes do not move it.'),
+  dueAt: instant('The due time. Retries and snoozes do not change it.'),
   attempt: count('Failures so far + 1.'),
-  deliveries: count('How often it was handed out.'),
+  deliveries: count('How often the task was handed out.'),
   tags: TAGS,
   priority: PRIORITY,
 }
 
 const COUNTS: Record<string, object> = {
-  pending: count('Waiting, due or not.'),
-  due: count('Of these, the ones whose time has come.'),
-  claimed: count('In somebody’s hands.'),
-  dead: count('Given up.'),
+  pending: count('Pending tasks, due or not.'),
+  due: count('Pending tasks whose due time has come.'),
+  claimed: count('Tasks claimed by a consumer.'),
+  dead: count('Dead tasks.'),
 }
 
-const TOKEN_FIELDS: Record<string, object> = {
-  id: text('Names the token; not secret.'),
-  name: text('What it is for.'),
+const ACCESS_TOKEN_FIELDS: Record<string, object> = {
+  id: text('Identifies the token; not secret.'),
+  name: text('What the token is for.'),
   scopes: list({ enum: [...SCOPES] }),
-  topicPrefix: orNull(text('It is good for topics whose names begin so; null: for all.')),
-  createdAt: instant('When it was made.'),
-  expiresAt: orNull(instant('When it ends; null: never.')),
-  rate: orNull(object({ limit: count('Requests.'), per: duration('In any such span.') })),
-  bodyBytesMax: orNull(count('The largest body that it may send.')),
+  topicPrefix: orNull(
+    text('The token is valid for topics whose names start with this; null for all topics.'),
+  ),
+  createdAt: instant('When the token was created.'),
+  expiresAt: orNull(instant('When the token expires; null if never.')),
+  rate: orNull(object({ limit: count('Requests.'), per: duration('The window.') })),
+  bodyBytesMax: orNull(count('Largest request body of this token.')),
 }
 
 const BOOKS = Object.fromEntries(
@@ -115,8 +128,8 @@ export const SHARED = [
         payload: PAYLOAD,
         tags: TAGS,
         priority: PRIORITY,
-        smear: duration('Fires somewhere in [due, due + smear].'),
-        onConflict: { enum: ['replace', 'keep'], description: 'When the key has a live task.' },
+        smear: duration('Fires at a random time in [due, due + smear].'),
+        onConflict: { enum: ['replace', 'keep'], description: 'What to do if the key has a live task.' },
       },
       ['payload'],
     ),
@@ -138,12 +151,12 @@ export const SHARED = [
   named(
     'TaskInfo',
     answer({
-      id: orNull(text('The same at every attempt; null until the first claim where no ledger keeps it.')),
+      id: orNull(text('The same at every attempt; without a ledger, null until the first claim.')),
       ...TASK_FIELDS,
       state: STATE,
-      createdAt: instant('When it was scheduled.'),
-      updatedAt: instant('When it last changed.'),
-      lastError: orNull(text('Of the last attempt that failed.')),
+      createdAt: instant('When the task was scheduled.'),
+      updatedAt: instant('When the task last changed.'),
+      lastError: orNull(text('Error of the last failed attempt.')),
       deadCause: orNull({ enum: ['attempts', 'handler', 'poison', 'payload', 'late'] }),
     }),
   ),
@@ -153,24 +166,28 @@ export const SHARED = [
       id: text('The same at every attempt: the idempotency key.'),
       ...TASK_FIELDS,
       latenessMs: count('fired − due.'),
-      token: TOKEN,
-      leaseUntil: instant('Settled or extended later than this, it may be somebody else’s.'),
+      token: CLAIM_TOKEN,
+      leaseUntil: instant('End of the lease. After it the task may be handed to another consumer.'),
     }),
   ),
   named(
     'BulkLine',
     answer(
       {
-        line: count('Of the body, from 1.'),
-        error: answer({ code: text('Stable.'), message: text('Why.'), retryable: { type: 'boolean' } }),
+        line: count('Line number in the request body, from 1.'),
+        error: answer({
+          code: text('A stable error code.'),
+          message: text('Why.'),
+          retryable: { type: 'boolean' },
+        }),
         key: KEY,
         outcome: { enum: ['created', 'replaced', 'kept'] },
         dueAt: AT,
         inFlight: { type: 'boolean' },
         summary: answer({
-          created: count('New.'),
-          replaced: count('In the place of another.'),
-          kept: count('There before.'),
+          created: count('New tasks.'),
+          replaced: count('Replaced a live task.'),
+          kept: count('Left as they were.'),
           failed: count('Refused.'),
         }),
       },
@@ -182,12 +199,10 @@ export const SHARED = [
     object(
       {
         key: KEY,
-        token: TOKEN,
+        token: CLAIM_TOKEN,
         outcome: { enum: ['done', 'retry', 'snooze', 'dead'] },
-        delay: duration(
-          'Until the retry (by the topic’s backoff otherwise), or of the snooze (which needs one).',
-        ),
-        reason: text('Why, of a retry or a death.'),
+        delay: duration('Delay of a retry (by default, the topic’s backoff) or of a snooze (required).'),
+        reason: text('Why: for retry and dead.'),
       },
       ['key', 'token', 'outcome'],
     ),
@@ -197,7 +212,7 @@ export const SHARED = [
   named(
     'ConfigView',
     answer({
-      version: count('Raised by every change.'),
+      version: count('Incremented by every change.'),
       effective: ref('TopicConfig'),
       live: ref('TopicConfig'),
       code: ref('TopicConfig'),
@@ -207,59 +222,67 @@ export const SHARED = [
   named(
     'TopicStats',
     answer({
-      topic: text('Its name.'),
+      topic: text('The name of the topic.'),
       ...COUNTS,
       paused: { type: 'boolean' },
-      oldestOverdueMs: count('For how long the oldest of the due ones has waited; 0: none is due.'),
+      oldestOverdueMs: count('How long the oldest due task has been waiting; 0 if none is due.'),
     }),
   ),
   named(
     'ForecastStep',
-    answer({ at: instant('Where the step begins.'), due: count('Tasks that ring within it.') }),
+    answer({ at: instant('Start of the step.'), due: count('Tasks that ring within it.') }),
   ),
   named(
     'NodeInfo',
     answer({
-      name: text('What the process calls itself.'),
-      host: text('Where it runs.'),
-      pid: count('Its process id.'),
-      version: text('Of Tocsin.'),
-      startedAt: instant('By its own clock.'),
-      isSelf: { type: 'boolean', description: 'It is the one that answers.' },
-      capacity: count('Handlers at a time.'),
-      slots: { type: 'object', additionalProperties: list({ type: 'integer' }), description: 'By topic.' },
-      inFlight: count('Tasks in its hands.'),
-      handled: count('Tasks since its start.'),
+      name: text('Name of the process.'),
+      host: text('Host name.'),
+      pid: count('Process id.'),
+      version: text('Version of Tocsin.'),
+      startedAt: instant('By the clock of that process.'),
+      isSelf: { type: 'boolean', description: 'True for the process that answers.' },
+      capacity: count('Most handlers at a time.'),
+      slots: {
+        type: 'object',
+        additionalProperties: list({ type: 'integer' }),
+        description: 'Slots that the process pulls, by topic.',
+      },
+      inFlight: count('Tasks that its handlers are running.'),
+      handled: count('Tasks handled since its start.'),
       clockAheadMs: orNull({ type: 'number' }),
     }),
   ),
   named(
     'TopicAudit',
     answer({
-      topic: text('Its name.'),
+      topic: text('The name of the topic.'),
       books: answer(BOOKS),
       counted: answer(COUNTED),
       balances: { type: 'boolean' },
-      missing: count('Not in the timetable, and put there.'),
-      orphaned: count('In the timetable without a task, and taken out.'),
-      rescued: count('Put back by the sweeper since the start.'),
+      missing: count('Tasks that were missing in the timetable, and were added.'),
+      orphaned: count('Entries of the timetable without a task, which were removed.'),
+      rescued: count('Tasks put back by the sweeper since the start.'),
     }),
   ),
-  named('Token', answer(TOKEN_FIELDS)),
-  named('NewToken', answer({ ...TOKEN_FIELDS, token: text('The secret. It is shown this once.') })),
+  named('Token', answer(ACCESS_TOKEN_FIELDS)),
+  named('NewToken', answer({ ...ACCESS_TOKEN_FIELDS, token: text('The secret. Shown only once.') })),
   named(
     'Error',
     answer({
       error: answer(
         {
-          code: { type: 'string', examples: Object.keys(ERROR_TABLE).slice(0, 5), description: 'Stable.' },
+          code: {
+            type: 'string',
+            examples: Object.keys(ERROR_TABLE).slice(0, 5),
+            description: 'A stable error code.',
+          },
           message: text('What was wrong, and what to do.'),
           retryable: { type: 'boolean', description: 'The same call may succeed later.' },
-          field: text('What it is about.'),
-          index: count('Which of several.'),
+          field: text('The field that the error is about.'),
+          index: count('Position in the list of the request.'),
           hint: text('A likely correction.'),
-          accepted: count('So many of a bulk call are in.'),
-          requestId: text('As in the log, and in x-request-id.'),
+          accepted: count('Tasks of a bulk call that were accepted.'),
+          requestId: text('The id of the request, as in the log and in x-request-id.'),
         },
         ['code', 'message', 'retryable'],
       ),
@@ -271,14 +294,14 @@ export const FIELDS = {
   KEY,
   DELAY,
   AT,
-  TAG: text('All live tasks with it.'),
-  PREFIX: text('All live tasks whose key begins with it and a colon.'),
-  TOKEN,
+  TAG: text('All live tasks with this tag.'),
+  PREFIX: text('All live tasks whose key starts with this and a colon.'),
+  CLAIM_TOKEN,
   STATE,
   COUNTS,
-  SHIFT: text("From where each is: '+10m', '-1h'."),
-  LEASE: duration('How long the claim is trusted; the topic’s lease by default.'),
-  WAIT: duration('How long to wait for the first task, 60s at most.'),
+  SHIFT: text("Relative to the due time of each task: '+10m', '-1h'."),
+  LEASE: duration('How long the tasks are reserved; the topic’s lease by default.'),
+  WAIT: duration('How long to wait for the first task; 60s at most.'),
   EVENT: { enum: [...EVENT_NAMES] },
 } as const
 export { answer, count, duration, instant, orNull, text }

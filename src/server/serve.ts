@@ -1,4 +1,4 @@
-/** From what whoever starts it says to a server that listens. */
+/** Starts a server from its options. */
 import type { AddressInfo } from 'node:net'
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
 import { systemClock } from '../clock.ts'
@@ -13,34 +13,34 @@ import { buildServer } from './server.ts'
 import { TokenBook } from './token-book.ts'
 
 export interface ServeOptions extends StoreOptions {
-  /** What this process is called among the others. */
+  /** Name of this process in the cluster; 'host:pid' by default. */
   readonly node?: string | undefined
-  /** 127.0.0.1 by default. Anything beyond this machine needs a token first. */
+  /** 127.0.0.1 by default. Any address beyond loopback requires that a token exists. */
   readonly host?: string | undefined
-  /** 7420 by default; 0: any that is free. */
+  /** 7420 by default; 0 for any free port. */
   readonly port?: number | undefined
-  /** A token with all rights that lies on no board: to make the first ones with. */
+  /** An access token with scope 'admin' that is not stored: use it to create the first ones. */
   readonly adminToken?: string | undefined
-  /** How many requests each token may send; a token may have a limit of its own. */
+  /** Rate limit of each token; a token may have a limit of its own. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** The largest JSON body; 16 MiB by default. Streams have no end. */
+  /** Largest JSON body; 16 MiB by default. NDJSON streams are not limited. */
   readonly bodyBytesMax?: number | undefined
-  /** 'info' by default; 'silent' for none. */
+  /** 'info' by default; 'silent' turns logging off. */
   readonly logLevel?: string | undefined
-  /** Where log lines go: standard output by default. */
+  /** Destination of log lines; standard output by default. */
   readonly logTo?: DestinationStream | undefined
 }
 
 export interface Served extends AsyncDisposable {
   readonly url: string
   readonly toc: Tocsin
-  /** Answers whoever waits, lets requests end, and closes the Tocsin. Idempotent. */
+  /** Answers waiting requests, lets the others end, and closes the Tocsin. Idempotent. */
   close(): Promise<void>
 }
 
 export const PORT = 7420
 const HOST = '127.0.0.1'
-/** So long requests that are under way may take when the server closes. */
+/** How long requests in progress may take when the server shuts down; then their connections are closed. */
 const CLOSE_MS = 5_000
 const BODY_BYTES_MAX = 16 * 1_024 * 1_024
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
@@ -74,7 +74,6 @@ export async function serve(options: ServeOptions = {}): Promise<Served> {
       bodyBytesMax,
     })
     const close = once(async () => {
-      // Whoever neither ends its request nor hangs up is not waited for longer.
       const callOff = clock.after(CLOSE_MS, () => app.server.closeAllConnections(), true)
       await app.close()
       callOff()
@@ -96,7 +95,7 @@ function isOfStore(name: string): boolean {
   return STORE_FIELDS.includes(name) || name === 'node'
 }
 
-/** A door to the whole network has a lock before it is opened. */
+/** Refuses to listen beyond loopback while no valid token exists: the server would be open to the network. */
 async function checkLocked(book: TokenBook, host: string, adminToken: string | undefined): Promise<void> {
   if (adminToken !== undefined) return
   const nowMs = systemClock.now()
@@ -104,7 +103,7 @@ async function checkLocked(book: TokenBook, host: string, adminToken: string | u
   if (valid.length > 0) return
   throw badOption(
     'host',
-    `${describeValue(host)} can be reached from other machines, and nobody has a token yet. Start on 127.0.0.1 and run 'tocsin tokens create', or set TOCSIN_ADMIN_TOKEN`,
+    `${describeValue(host)} can be reached from other machines, and there is no token yet. Start on 127.0.0.1 and run 'tocsin tokens create', or set TOCSIN_ADMIN_TOKEN`,
   )
 }
 
@@ -123,7 +122,7 @@ function loggerOf(level = 'info', to: DestinationStream | undefined): PinoLogger
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-/** What was wrong, by its code, and where; not whatever else an error of a driver carries, such as an address with a password. */
+/** Returns what the log may have of an error: not the other fields of a driver's error, which may include an address with a password. */
 function plainError(error: unknown): object {
   if (!(error instanceof Error)) return { message: String(error) }
   const { name, message, stack } = error
@@ -133,10 +132,7 @@ function plainError(error: unknown): object {
 function notListening(error: unknown, host: string, port: number): Error {
   const { code } = error as { code?: string }
   if (code === 'EADDRINUSE')
-    return badOption(
-      'port',
-      `${port} is in use on ${host}; another server runs there, or choose another: --port`,
-    )
+    return badOption('port', `${port} is in use on ${host}; choose another port with --port`)
   if (code === 'EACCES')
     return badOption('port', `this user may not listen on ${port}; choose one above 1023`)
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')

@@ -1,9 +1,9 @@
 /**
- * The HTTP face of a Tocsin:
+ * The HTTP API of a Tocsin:
  *
- *   request ──▶ access (who, how much) ──▶ body ──▶ schema ──▶ route ──▶ Tocsin
+ *   request ──▶ access (token, scope, rate) ──▶ body ──▶ schema ──▶ route ──▶ Tocsin
  *
- * Routes are thin: they read what came, call the library as any program would, and shape the answer.
+ * Routes are thin: they read the request, call the library as any program would, and shape the answer.
  */
 import swagger from '@fastify/swagger'
 import fastify, {
@@ -43,21 +43,22 @@ export interface ServerOptions {
   readonly clock: Clock
   readonly random: Random
   readonly logger: FastifyBaseLogger
-  /** It is bound to this machine alone: before there are tokens, none is needed. */
+  /** True if the server listens on loopback only. Then no token is needed until the first one exists. */
   readonly isLoopback: boolean
-  /** Of each token that has none of its own. */
+  /** Rate limit of tokens that have no limit of their own. */
   readonly rate: Rate | null
   readonly bodyBytesMax: number
 }
 
-/** A whole body has to come within this; and the headers within the other. */
+/** Deadline of a JSON body. */
 const BODY_MS = 30_000
+/** Deadline of the headers. */
 const HEADERS_MS = 20_000
-/** A connection on which nothing at all happens is closed: longer than the longest poll. */
+/** An idle connection is closed after this time. Longer than the longest poll. */
 const SILENCE_MS = 120_000
 const KEEP_ALIVE_MS = 75_000
 const HEADER_BYTES_MAX = 16_384
-/** Keys have 256 bytes, each of which may be written as three characters. */
+/** A key has up to 256 bytes, each of which may be percent-encoded as three characters. */
 const PARAM_LENGTH_MAX = 1_024
 const JSON_TYPE = 'application/json; charset=utf-8'
 const REQUEST_ID = /^[\w.-]{1,64}$/
@@ -68,7 +69,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
   const parts: ServerParts = { toc, clock, closing: closing.signal }
   const app = fastify({
     loggerInstance: logger,
-    // Said once for each request, when it is over, with what matters and no header.
+    // Our own line per request is logged by `onResponse`, without headers.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: ({ headers }) => {
       const given = headers['x-request-id']
@@ -78,12 +79,12 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
     forceCloseConnections: 'idle',
     connectionTimeout: SILENCE_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // Streams of any length: a body that is taken as a whole has a deadline of its own.
+    // NDJSON streams may take any time; JSON bodies have a deadline of their own.
     requestTimeout: 0,
     http: { maxHeaderSize: HEADER_BYTES_MAX, headersTimeout: HEADERS_MS },
     clientErrorHandler: refuseRaw,
     frameworkErrors: (error, request, reply) => {
-      const known = asTocsinError(error) ?? new TocsinError('bad-request', 'the request cannot be read')
+      const known = asTocsinError(error) ?? new TocsinError('bad-request', 'the request cannot be parsed')
       const { raw } = reply as FastifyReply
       raw.writeHead(known.status, { ...headersOf(request), 'content-type': JSON_TYPE })
       raw.end(JSON.stringify(errorBody(known, request.id)))
@@ -94,7 +95,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
   await app.register(swagger, documentOptions())
   useAnswers(app, metrics)
   useAccess(app, { book, clock, isLoopback, rate })
-  // Before connections are waited for: long polls, streams and events end now.
+  // Ends long polls, streams and events before Fastify waits for its connections.
   app.addHook('preClose', async () => closing.abort())
   taskRoutes(app, parts)
   pullRoutes(app, parts)
@@ -108,11 +109,11 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
   return app
 }
 
-/** What every answer has, and how what went wrong is told. */
+/** Adds the headers of every answer, the request log, the request metrics, and the error answers. */
 function useAnswers(app: FastifyInstance, metrics: Metrics): void {
   app.addHook('onSend', async (request, reply, payload) => {
     for (const [name, value] of Object.entries(headersOf(request))) void reply.header(name, value)
-    // A terminal shows an answer on lines of its own.
+    // So that a terminal shows its prompt on a new line.
     return typeof payload === 'string' && payload.endsWith('}') ? `${payload}\n` : payload
   })
   app.addHook('onResponse', async (request, reply) => {
@@ -126,7 +127,7 @@ function useAnswers(app: FastifyInstance, metrics: Metrics): void {
     const error = foreseen(thrown, request.log)
     const seconds = retryAfterSeconds(error)
     if (seconds !== null) void reply.header('retry-after', seconds)
-    // The rest of a body that was refused half-way is not waited for.
+    // The rest of the body will not be read.
     if (error.status === 413 || error.status === 408) void reply.header('connection', 'close')
     return reply.code(error.status).send(errorBody(error, request.id))
   })

@@ -1,7 +1,6 @@
 /**
- * The tokens that clients bear. A token is `tocsin_<id>_<secret>`: by its id it is found, by its SHA-256 it is known. Only
- * that is kept, on the board, so that all servers of a cluster know the same tokens, and nobody who reads the board can
- * use them.
+ * The access tokens of a cluster. A token is `tocsin_<id>_<secret>`: its id finds the record, its SHA-256 verifies it. Only the
+ * hash is stored, on the board: all servers share the tokens, and reading the board does not give access.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Board } from '../board.ts'
@@ -10,15 +9,16 @@ import { TocsinError } from '../errors.ts'
 import type { Secrets } from '../random.ts'
 import type { Scope, AccessToken } from '../values/access-token.ts'
 
-/** What was heard of the board is believed for so long: a token that is revoked elsewhere is good no longer than that. */
+/** How long records read from the board are cached. A token that was revoked on another server stays valid for at most this long. */
 const FRESH_MS = 1_000
 const TOKEN = /^tocsin_([a-z0-9]{12})_([A-Za-z0-9_-]{32,64})$/
-const NOBODY = Buffer.alloc(32)
-/** Lies on the board from the first token on and is good for nothing: by it a server that starts later knows that there were any. */
+/** Matches no token: compared with if the id is unknown. */
+const NO_DIGEST = Buffer.alloc(32)
+/** A record that is valid for no token, stored with the first one. It tells a server that starts later that tokens have existed. */
 const LOCK: AccessToken = {
   id: 'lock',
   name: 'there were tokens',
-  hash: NOBODY.toString('hex'),
+  hash: NO_DIGEST.toString('hex'),
   scopes: [],
   topicPrefix: null,
   createdMs: 0,
@@ -42,11 +42,11 @@ export class TokenBook {
   readonly #board: TokenBoard
   readonly #clock: Clock
   readonly #random: Secrets
-  /** Given when the server was started; never on the board. */
+  /** From TOCSIN_ADMIN_TOKEN; never stored on the board. */
   readonly #fixed: AccessToken | null
   #records = new Map<string, AccessToken>()
-  #heardMs = Number.NEGATIVE_INFINITY
-  #hearing: Promise<void> | null = null
+  #readMs = Number.NEGATIVE_INFINITY
+  #reading: Promise<void> | null = null
   #everHadAny: boolean
 
   constructor(board: TokenBoard, clock: Clock, random: Secrets, adminToken: string | null) {
@@ -57,19 +57,19 @@ export class TokenBook {
     this.#everHadAny = adminToken !== null
   }
 
-  /** Once there were any, nobody comes in without one: who revokes the last locks the door, and does not open it. */
+  /** True once a token has existed. Then every request needs one, so revoking the last token does not open the server. */
   get isLocked(): boolean {
     return this.#everHadAny
   }
 
-  /** Null: nobody bears this token, or not any more. */
-  async bearerOf(token: string): Promise<AccessToken | null> {
+  /** Returns the record of a valid token; null if the token is unknown, expired or revoked. */
+  async find(token: string): Promise<AccessToken | null> {
     const id = TOKEN.exec(token)?.[1]
     await this.refresh()
     const known = this.#fixed?.id === id ? this.#fixed : id === undefined ? undefined : this.#records.get(id)
     const record = known ?? this.#fixed ?? undefined
-    const digest = record === undefined ? NOBODY : Buffer.from(record.hash, 'hex')
-    // Compared also where there is nothing to compare with: how long it takes tells nobody whether the id is known.
+    const digest = record === undefined ? NO_DIGEST : Buffer.from(record.hash, 'hex')
+    // Also for an unknown id: the time that it takes must not reveal which ids exist.
     const isSame = timingSafeEqual(digest, sha256(token))
     if (!isSame || record === undefined) return null
     return record.expiresMs !== null && record.expiresMs <= this.#clock.now() ? null : record
@@ -80,13 +80,13 @@ export class TokenBook {
     return [...this.#records.values()]
   }
 
-  /** The only moment at which anybody sees the token. */
+  /** Creates a token. The secret is returned here and is not stored. */
   async create(grant: TokenGrant): Promise<{ record: AccessToken; token: string }> {
     await this.#read()
     if (!this.isLocked && (!grant.scopes.includes('admin') || grant.topicPrefix !== null))
       throw new TocsinError(
         'bad-request',
-        "scopes: the first token needs the scope 'admin', for all topics: from then on everybody needs one, and nobody could make another",
+        "scopes: the first token needs the scope 'admin', for all topics; from then on every request needs a token, and no other could create more",
         { field: 'scopes' },
       )
     const id = this.#random
@@ -96,13 +96,13 @@ export class TokenBook {
     const token = `tocsin_${id}_${this.#random.secret(24)}`
     const record = { ...grant, id, hash: sha256(token).toString('hex'), createdMs: this.#clock.now() }
     await this.#board.putToken(record)
-    // After it: a lock without a key would shut everybody out.
+    // Last: if the first write failed, a lock alone would shut every client out.
     await this.#board.putToken(LOCK)
     await this.#read()
     return { record, token }
   }
 
-  /** A new one that may do the same; the old one ends after `overlapMs`, so that nobody is cut off meanwhile. */
+  /** Creates a token with the same rights. The old one expires after `overlapMs`, so that its clients have time to change. */
   async rotate(id: string, overlapMs: number): Promise<{ record: AccessToken; token: string }> {
     const old = await this.#known(id)
     const { name, scopes, topicPrefix, rate, bodyBytesMax } = old
@@ -125,10 +125,10 @@ export class TokenBook {
   }
 
   async refresh(): Promise<void> {
-    if (this.#clock.monotonicNow() < this.#heardMs + FRESH_MS) return
-    // Where the board cannot be asked, those who were let in before still are: the tasks are elsewhere.
-    await (this.#hearing ??= this.#read().finally(() => (this.#hearing = null))).catch((error: unknown) => {
-      if (this.#heardMs === Number.NEGATIVE_INFINITY) throw error
+    if (this.#clock.monotonicNow() < this.#readMs + FRESH_MS) return
+    // If the board is unreachable, keep the cached records: the store of the tasks may still work.
+    await (this.#reading ??= this.#read().finally(() => (this.#reading = null))).catch((error: unknown) => {
+      if (this.#readMs === Number.NEGATIVE_INFINITY) throw error
     })
   }
 
@@ -143,10 +143,10 @@ export class TokenBook {
     const askedMs = this.#clock.monotonicNow()
     const records = await this.#board.tokens()
     if (records.length > 0) this.#everHadAny = true
-    // Answers may overtake each other: an older one does not bring back what was revoked.
-    if (askedMs < this.#heardMs) return
+    // Reads may complete out of order: an older one must not restore a revoked token.
+    if (askedMs < this.#readMs) return
     this.#records = new Map(records.filter(({ id }) => id !== LOCK.id).map((record) => [record.id, record]))
-    this.#heardMs = askedMs
+    this.#readMs = askedMs
   }
 }
 
@@ -154,7 +154,7 @@ function sha256(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }
 
-/** Any text that a header can carry, of some length, will do: it comes from where secrets are kept. */
+/** Takes any printable text of 20 characters or more, because the operator chooses it. */
 function adminRecord(token: string): AccessToken {
   if (!/^[\x21-\x7e]{20,}$/.test(token))
     throw new TocsinError(

@@ -10,7 +10,7 @@ export interface TopicStats {
   readonly oldestOverdueMs: number
 }
 
-/** What a topic has, and for how long its oldest task has waited to be taken. */
+/** Counts a topic's tasks, and how long its oldest due task has been waiting. */
 export async function topicStats(
   handle: Topic<unknown, unknown> & { overdueMs(): Promise<number> },
   topic: string,

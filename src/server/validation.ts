@@ -1,6 +1,6 @@
 /**
- * Requests are held to the same schemas that the OpenAPI document is made of. Bodies as they are; what comes in a URL is text
- * and is read as a number where one is meant.
+ * Validates requests by the schemas of the OpenAPI document. Types in bodies must match; values in a URL are text and are
+ * coerced to numbers.
  */
 import { Readable } from 'node:stream'
 import { type ErrorObject, type ValidateFunction } from 'ajv'
@@ -16,11 +16,11 @@ const OPTIONS = {
   useDefaults: false,
   allowUnionTypes: true,
   validateFormats: false,
-  // A mistake brings the schema along that it was found by: that knows which names would have been right.
+  // Adds the schema to each error, which lists the known names.
   verbose: true,
 } as const
 
-/** `shared` are the schemas that others refer to by their `$id`. */
+/** `shared` are the schemas that others refer to by `$id`. */
 export function validatorCompiler(shared: readonly object[]): FastifySchemaCompiler<object> {
   const bodies = new Ajv2020({ ...OPTIONS, coerceTypes: false })
   const urls = new Ajv2020({ ...OPTIONS, coerceTypes: true })
@@ -28,16 +28,16 @@ export function validatorCompiler(shared: readonly object[]): FastifySchemaCompi
   return ({ schema, httpPart }) => {
     const validate: ValidateFunction = (httpPart === 'body' ? bodies : urls).compile(schema)
     return (data: unknown) => {
-      // A stream is checked line by line, by whoever reads it.
+      // A stream is validated line by line while it is read.
       if (data instanceof Readable || validate(data)) return true
       return { error: refusal(validate.errors ?? [], httpPart ?? 'request') }
     }
   }
 }
 
-/** The first mistake, so that it can be found and mended. */
+/** Returns an error for the first mistake. */
 function refusal(errors: readonly ErrorObject[], part: string): TocsinError {
-  // Of alternatives every one complains; what is wrong within one of them says more than that none fits.
+  // `anyOf` reports every alternative. An unknown field in one of them is more useful than 'none matches'.
   const error = errors.find(({ keyword }) => keyword === 'additionalProperties') ?? errors[0]
   const where = fieldOf(error?.instancePath ?? '')
   const index = indexOf(error?.instancePath ?? '')
@@ -76,10 +76,10 @@ function wordsOf(error: ErrorObject | undefined): string {
   }
   if (error?.keyword === 'minimum') return `expected at least ${String(error.params['limit'])}`
   if (error?.keyword === 'maximum') return `expected at most ${String(error.params['limit'])}`
-  return error?.message ?? 'is not what is expected here'
+  return error?.message ?? 'invalid'
 }
 
-/** What is meant, never what was sent: that may be a secret. */
+/** Names what is expected. Messages never quote what was sent: it may be a secret. */
 const TYPES: Readonly<Record<string, string>> = {
   string: 'text',
   integer: 'a whole number',
@@ -101,7 +101,7 @@ function fieldOf(path: string): string {
     )
 }
 
-/** Which of several. */
+/** Position in a list of tasks. */
 type Index = { readonly index?: number }
 
 function indexOf(path: string): Index {
@@ -109,18 +109,18 @@ function indexOf(path: string): Index {
   return index === undefined ? {} : { index: Number(index) }
 }
 
-/** What cannot be decoded would be taken as it stands, and found by nobody who writes it rightly. */
+/** Refuses a query that is not percent-encoded UTF-8. Fastify would take it undecoded, and match nothing. */
 function checkEncoding(url: string): void {
   const at = url.indexOf('?')
   if (at === -1 || !url.includes('%', at)) return
   try {
     decodeURIComponent(url.slice(at))
   } catch {
-    throw new TocsinError('bad-request', 'query: it is not percent-encoded UTF-8')
+    throw new TocsinError('bad-request', 'query: not percent-encoded UTF-8')
   }
 }
 
-/** Also what a route does not ask for at all is refused rather than passed over; probes may add to their URL what they like. */
+/** Installs validation. Unknown query parameters are refused, except on public routes: probes may add parameters. */
 export function useValidation(app: FastifyInstance, shared: readonly object[]): void {
   for (const schema of shared) app.addSchema(schema)
   app.setValidatorCompiler(validatorCompiler(shared))

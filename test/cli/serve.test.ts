@@ -44,7 +44,7 @@ describe('tocsin serve', () => {
       expect(await waiting).toEqual([])
       const { code, stdout, stderr } = await command.ended()
       expect(code).toBe(0)
-      expect(stderr).toMatch(/Closing/)
+      expect(stderr).toMatch(/Shutting down/)
       // Standard output is the log, a line of JSON each.
       for (const line of stdout.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level')
     },
@@ -113,7 +113,7 @@ describe('tocsin serve', () => {
     [['serve', '--rate', 'much'], 2, /100\/1s/],
     [['serve', '--log-level', 'loud'], 2, /Allowed choices/],
     [['serve', '--timetable', 'mysql://x'], 2, /mysql/],
-    [['serve', '--timetable', 'memory:', '--port', '0', '--host', '0.0.0.0'], 2, /nobody has a token yet/],
+    [['serve', '--timetable', 'memory:', '--port', '0', '--host', '0.0.0.0'], 2, /there is no token yet/],
     [['serev'], 2, /Did you mean serve\?/],
     [['serve', 'extra'], 2, /too many arguments/],
     [[], 2, /Usage: tocsin/],

@@ -152,7 +152,7 @@ describe('tocsin tokens', () => {
       const ended = await runCommand(['tokens', 'list', '--url', url])
       expect(ended).toMatchObject({ code: 4, stdout: '' })
       expect(ended.stderr).toBe(
-        `tocsin: GET ${url}/v1/tokens: nobody listens there (ECONNREFUSED) (unreachable)\n`,
+        `tocsin: GET ${url}/v1/tokens: connection refused (ECONNREFUSED); is the server running? (unreachable)\n`,
       )
       await using limiter = await answering(429, { 'retry-after': '7' }, '')
       expect(await runCommand(['tokens', 'list', '--url', limiter.url])).toMatchObject({ code: 4 })

@@ -1,4 +1,4 @@
-/** What this server sees, as it happens: a window, not a log. */
+/** Server-Sent Events of this server. Live only: events are not stored or replayed. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { asTocsinError, orInternal, wordsOf } from '../api-error.ts'
@@ -8,9 +8,9 @@ import { headersOf } from '../headers.ts'
 import { route, type ServerParts } from '../parts.ts'
 import { FIELDS, object, text } from '../schemas.ts'
 
-/** So that whoever stands in between does not take silence for the end. */
+/** Keeps proxies from closing an idle stream. */
 const PING_MS = 15_000
-/** Whoever reads too slowly for this misses some, and is told how many. */
+/** Send buffer limit. Beyond it events are dropped, and a 'missed' event reports how many. */
 const BUFFERED_MAX = 256 * 1_024
 
 export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: ServerParts): void {
@@ -22,7 +22,7 @@ export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: Serve
     scope: 'read',
     reach: 'filtered',
     summary: 'Events as they happen, as Server-Sent Events',
-    query: object({ topic: text('Only of this one.'), type: FIELDS.EVENT }, []),
+    query: object({ topic: text('Only events of this topic.'), type: FIELDS.EVENT }, []),
     answers: { 200: { content: { 'text/event-stream': { schema: { type: 'string' } } } } },
     handler: async (request, reply) => {
       const { topic, type } = request.query as { topic?: string; type?: EventName }
@@ -32,7 +32,7 @@ export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: Serve
         (topic === undefined || of === topic) && (prefix === null || of.startsWith(prefix))
       void reply.hijack()
       reply.raw.writeHead(200, { ...headersOf(request), 'content-type': 'text/event-stream' })
-      // Only asks whether it may: no events follow, and nobody waits for their end.
+      // A HEAD request ends here: no events follow.
       if (request.method === 'HEAD') {
         reply.raw.end()
         return reply
@@ -84,7 +84,7 @@ class EventStream {
     this.#response.write(`: ${text}\n\n`)
   }
 
-  /** Also tells what was missed, once there is room to. */
+  /** Returns false if the send buffer is full. Sends 'missed' first, if events were dropped before. */
   #hasRoom(): boolean {
     if (this.#response.writableLength > BUFFERED_MAX) return false
     if (this.#missed > 0) this.#write('missed', { count: this.#missed })
@@ -97,7 +97,7 @@ class EventStream {
   }
 }
 
-/** An error is told by its code and in one line, never with a stack. */
+/** Replaces an error by its code and message, without a stack. */
 function plain(event: object): object {
   if (!('error' in event) || typeof event.error === 'string') return event
   const error = orInternal(asTocsinError(event.error))

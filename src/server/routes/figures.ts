@@ -1,4 +1,4 @@
-/** What there is, what is coming, who is there, and whether the books balance. */
+/** Stats, forecast, nodes and audit. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkTopic, seenBy } from '../access.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'
@@ -6,12 +6,12 @@ import { answer, FIELDS, instant, list, object, ref, text } from '../schemas.ts'
 import { topicStats } from '../topic-stats.ts'
 
 const { AT, COUNTS } = FIELDS
-const TOPIC = text('Only this one.')
+const TOPIC = text('Only this topic.')
 
 export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
   const { toc, clock } = parts
 
-  /** The one that was asked for, or all that whoever asks may see. */
+  /** Returns the topic of the query, or all topics that the caller may see. */
   const topicsOf = async (request: FastifyRequest): Promise<string[]> => {
     const { topic } = request.query as { topic?: string }
     if (topic === undefined) {
@@ -30,11 +30,11 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
     tag: 'figures',
     scope: 'read',
     reach: 'filtered',
-    summary: 'How many tasks wait, are due, in hand and dead',
+    summary: 'Count pending, due, claimed and dead tasks',
     query: object({ topic: TOPIC }, []),
     answers: {
       200: answer({
-        at: instant('When it was counted.'),
+        at: instant('When the tasks were counted.'),
         topics: list(ref('TopicStats')),
         total: answer(COUNTS),
       }),
@@ -57,10 +57,14 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
     tag: 'figures',
     scope: 'read',
     reach: 'filtered',
-    summary: 'How many tasks ring in each step of time to come',
-    query: object({ topic: TOPIC, from: AT, to: AT, step: text("Of one step: '1m' by default.") }, ['to']),
+    summary: 'Count the tasks that ring in each future step of time',
+    query: object({ topic: TOPIC, from: AT, to: AT, step: text("Length of one step; '1m' by default.") }, [
+      'to',
+    ]),
     answers: {
-      200: answer({ topics: list(answer({ topic: text('Its name.'), steps: list(ref('ForecastStep')) })) }),
+      200: answer({
+        topics: list(answer({ topic: text('The name of the topic.'), steps: list(ref('ForecastStep')) })),
+      }),
     },
     handler: async (request) => {
       const { topic: _, ...span } = request.query as {
@@ -82,7 +86,7 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
     tag: 'figures',
     scope: 'read',
     reach: 'whole',
-    summary: 'The processes of the cluster that are alive',
+    summary: 'List the live processes of the cluster',
     answers: { 200: answer({ nodes: list(ref('NodeInfo')) }) },
     handler: async () => ({ nodes: await toc.nodes() }),
   })
@@ -94,10 +98,10 @@ export function figureRoutes(app: FastifyInstance, parts: ServerParts): void {
     tag: 'figures',
     scope: 'admin',
     reach: 'filtered',
-    summary: 'Whether the books balance; what does not fit is put right',
+    summary: 'Check that the books balance, and repair what does not match',
     answers: {
       200: answer({
-        balances: { type: 'boolean', description: 'All of them do.' },
+        balances: { type: 'boolean', description: 'True if the books of all topics balance.' },
         topics: list(ref('TopicAudit')),
       }),
     },

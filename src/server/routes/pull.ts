@@ -1,4 +1,4 @@
-/** Pull consumption: any language can be a worker. */
+/** Pull consumption over HTTP: claim, settle, extend. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { durationMs } from '../../values/duration.ts'
@@ -10,7 +10,7 @@ import { answer, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
 
 const CLAIM = 100
 const WAIT_MS_MAX = 60_000
-/** A lease that ends before its answer has arrived is of no use to anybody. */
+/** A shorter lease may end before the answer arrives. */
 const LEASE_MS_MIN = 1_000
 const LEASE_MS_MAX = 86_400_000
 
@@ -22,7 +22,7 @@ interface Settlement {
   readonly reason?: string
 }
 
-const { KEY, TOKEN, LEASE, WAIT } = FIELDS
+const { KEY, CLAIM_TOKEN, LEASE, WAIT } = FIELDS
 const resultOf = (...outcomes: string[]) =>
   answer({ results: list(answer({ key: KEY, outcome: { enum: outcomes } })) })
 
@@ -36,7 +36,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'claimTasks',
     tag: 'work',
     scope: 'consume',
-    summary: 'Take tasks that are due, or wait for them',
+    summary: 'Claim tasks that are due, or wait for them',
     body: object(
       { limit: { type: 'integer', minimum: 1, maximum: BATCH_MAX }, wait: WAIT, lease: LEASE },
       [],
@@ -50,7 +50,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
         lease,
       } = request.body as { limit?: number; wait?: string; lease?: string }
       const waitMs = durationMs(wait, 'wait')
-      if (waitMs > WAIT_MS_MAX) throw badOption('wait', 'expected at most 60s; ask again when nothing came')
+      if (waitMs > WAIT_MS_MAX) throw badOption('wait', 'expected at most 60s; poll again if no task came')
       const { httpPull } = topic
       const leaseMs = await leaseOf(topic, lease)
       const gone = new AbortController()
@@ -61,7 +61,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
         waitMs,
         AbortSignal.any([gone.signal, parts.closing]),
       )
-      // Whoever did not get the answer does not have the tasks: others need not wait for their leases.
+      // If the answer was not delivered, release the tasks at once, instead of when their leases end.
       if (tasks.length > 0)
         reply.raw.once('close', () => {
           if (!reply.raw.writableFinished) void httpPull.giveBack(tasks)
@@ -76,13 +76,17 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'settleTasks',
     tag: 'work',
     scope: 'consume',
-    summary: 'Say how tasks went',
+    summary: 'Settle claimed tasks',
     body: object({ tasks: list(ref('Settlement'), { minItems: 1, maxItems: TASKS_MAX }) }),
     answers: { 200: resultOf('settled', 'stale') },
     handler: async (request) => {
       const topic = await topicOf(request)
       const { tasks } = request.body as { tasks: Settlement[] }
-      const items = tasks.map(({ key, token, ...said }, i) => ({ key, token, verdict: verdictOf(said, i) }))
+      const items = tasks.map(({ key, token, ...settlement }, i) => ({
+        key,
+        token,
+        verdict: verdictOf(settlement, i),
+      }))
       const answers = await topic.httpPull.settle(items)
       return { results: tasks.map(({ key }, i) => ({ key, outcome: answers[i] })) }
     },
@@ -94,9 +98,12 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'extendLeases',
     tag: 'work',
     scope: 'consume',
-    summary: 'Keep tasks for longer',
+    summary: 'Extend the leases of claimed tasks',
     body: object(
-      { tasks: list(object({ key: KEY, token: TOKEN }), { minItems: 1, maxItems: TASKS_MAX }), lease: LEASE },
+      {
+        tasks: list(object({ key: KEY, token: CLAIM_TOKEN }), { minItems: 1, maxItems: TASKS_MAX }),
+        lease: LEASE,
+      },
       ['tasks'],
     ),
     answers: { 200: resultOf('extended', 'stale') },
@@ -131,7 +138,7 @@ function verdictOf({ outcome, delay, reason }: Omit<Settlement, 'key' | 'token'>
       if (delayMs === null) throw badOption(at('delay'), "is missing: say for how long, like '5m'")
       return { kind: 'snooze', delayMs }
     case 'retry':
-      return { kind: 'failed', delayMs, error: why || 'its consumer asked for a retry' }
+      return { kind: 'failed', delayMs, error: why || 'retry requested by its consumer' }
     case 'dead':
       return { kind: 'dead', error: why || 'rejected by its consumer' }
   }

@@ -1,4 +1,4 @@
-/** For whoever runs the server: is it alive, can it work, what can it do. */
+/** Liveness, readiness, metrics and the OpenAPI document. */
 import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
 import { withDeadline } from '../../clock.ts'
@@ -19,7 +19,7 @@ export function systemRoutes(
     name: 'isAlive',
     tag: 'system',
     scope: null,
-    summary: 'Whether the process lives',
+    summary: 'Liveness: the process runs',
     answers: { 200: answer({ status: { const: 'ok' } }) },
     handler: async () => ({ status: 'ok' }),
   })
@@ -30,11 +30,11 @@ export function systemRoutes(
     name: 'isReady',
     tag: 'system',
     scope: null,
-    summary: 'Whether it can work: its stores answer, and it does not close',
+    summary: 'Readiness: the stores answer, and the server is not shutting down',
     answers: { 200: answer({ status: { const: 'ready' } }), 503: ref('Error') },
     handler: async () => {
-      if (closing.aborted) throw new TocsinError('closed', 'the server closes')
-      const late = () => new TocsinError('timetable-unavailable', 'its stores do not answer')
+      if (closing.aborted) throw new TocsinError('closed', 'the server is shutting down')
+      const late = () => new TocsinError('timetable-unavailable', 'the stores do not answer')
       await withDeadline(clock, READY_WITHIN_MS, toc.recordMs(), late)
       return { status: 'ready' }
     },
@@ -47,8 +47,8 @@ export function systemRoutes(
     tag: 'system',
     scope: 'read',
     reach: 'whole',
-    summary: 'Figures for Prometheus',
-    answers: { 200: { content: { 'text/plain': { schema: text('In its exposition format.') } } } },
+    summary: 'Metrics for Prometheus',
+    answers: { 200: { content: { 'text/plain': { schema: text('In the Prometheus exposition format.') } } } },
     handler: async (_request, reply) => {
       const figures = await registry.metrics()
       return reply.type(registry.contentType).send(figures)

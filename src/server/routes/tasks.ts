@@ -1,4 +1,4 @@
-/** Scheduling, looking, moving and cancelling, by key and by what tasks belong to. */
+/** Schedule, read, reschedule and cancel tasks, by key, tag or prefix. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { TocsinError } from '../../errors.ts'
@@ -42,7 +42,7 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'getTask',
     tag: 'tasks',
     scope: 'read',
-    summary: 'Look at a task',
+    summary: 'Get a task',
     answers: { 200: ref('TaskInfo') },
     handler: async (request) => {
       const { key } = request.params as Named
@@ -58,7 +58,7 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'rescheduleTask',
     tag: 'tasks',
     scope: 'schedule',
-    summary: 'Move a task to another time',
+    summary: 'Reschedule a task',
     body: object({ delay: DELAY, at: AT }, []),
     answers: { 200: ref('Rescheduled') },
     handler: async (request) => {
@@ -100,11 +100,16 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
         dueFrom: AT,
         dueTo: AT,
         limit: { type: 'integer', minimum: 1, maximum: BATCH_MAX },
-        cursor: text('Where the last page ended.'),
+        cursor: text('The cursor of the previous page.'),
       },
       [],
     ),
-    answers: { 200: answer({ tasks: list(ref('TaskInfo')), cursor: orNull(text('Null at the end.')) }) },
+    answers: {
+      200: answer({
+        tasks: list(ref('TaskInfo')),
+        cursor: orNull(text('For the next page; null on the last one.')),
+      }),
+    },
     handler: async (request) => {
       const query = request.query as { state?: State; limit?: number; cursor?: string }
       return (await topicOf(request)).list(query)
@@ -117,13 +122,13 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'scheduleTasks',
     tag: 'tasks',
     scope: 'schedule',
-    summary: 'Schedule many tasks: an array that is checked as a whole, or NDJSON of any length',
+    summary: 'Schedule many tasks: an array, validated as a whole, or NDJSON of any length',
     query: object({ results: { enum: ['errors', 'all'] } }, []),
     consumes: ['application/json', NDJSON],
     body: {
       content: {
         'application/json': { schema: object({ tasks: list(ref('NewTask'), { maxItems: TASKS_MAX }) }) },
-        [NDJSON]: { schema: { description: 'A NewTask on each line. Each is checked by itself.' } },
+        [NDJSON]: { schema: { description: 'A NewTask on each line. Each line is validated by itself.' } },
       },
     },
     answers: {
@@ -154,8 +159,8 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
       200: answer(
         {
           results: list(ref('Cancelled')),
-          cancelled: count('Of those with the tag or the prefix.'),
-          inFlight: count('Somebody has these now; none follows.'),
+          cancelled: count('Tasks with the tag or the prefix.'),
+          inFlight: count('Claimed tasks: this attempt runs to its end, and none follows.'),
         },
         [],
       ),
@@ -175,14 +180,14 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'rescheduleTasks',
     tag: 'tasks',
     scope: 'schedule',
-    summary: 'Move many tasks: by their keys, or all with a tag or a prefix',
+    summary: 'Reschedule many tasks: by their keys, or all with a tag or a prefix',
     body: object({ keys: KEYS, tag: TAG, prefix: PREFIX, delay: DELAY, at: AT, shift: SHIFT }, []),
     answers: {
       200: answer(
         {
           results: list(ref('Rescheduled')),
-          rescheduled: count('Of those with the tag or the prefix.'),
-          inFlight: count('Somebody has these now; they stay as they are.'),
+          rescheduled: count('Tasks with the tag or the prefix.'),
+          inFlight: count('Claimed tasks: they are not changed.'),
         },
         [],
       ),
@@ -191,7 +196,7 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
       const topic = await topicOf(request)
       const { keys, tag: _tag, prefix: _prefix, ...when } = request.body as Which & Record<string, unknown>
       checkOneWay(request.body as Which)
-      // What is wrong with it is for the library to say.
+      // The library validates it.
       if (keys === undefined) return topic.rescheduleBy(byOf(request.body as Which), when as unknown as Shift)
       const moved = keys.map((key) => topic.reschedule(key, when as unknown as When))
       return { results: await Promise.all(moved) }
@@ -215,7 +220,11 @@ function notFound(key: string): TocsinError {
 function refuseUndone(outcome: string, key: string): void {
   if (outcome === 'not-found') throw notFound(key)
   if (outcome === 'in-flight')
-    throw new TocsinError('in-flight', `somebody has task '${key}' right now: this attempt ends as it ends`, {
-      field: 'key',
-    })
+    throw new TocsinError(
+      'in-flight',
+      `task '${key}' is claimed by a consumer now: this attempt runs to its end`,
+      {
+        field: 'key',
+      },
+    )
 }

@@ -1,4 +1,4 @@
-/** Making, changing and taking back tokens. */
+/** List, create, rotate and revoke access tokens. */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../../clock.ts'
 import { durationMs, durationText } from '../../values/duration.ts'
@@ -13,7 +13,7 @@ const OVERLAP = '1d'
 const RATE_MAX = 1_000_000
 const BODY_BYTES_MAX = 1_073_741_824
 
-interface Wanted {
+interface CreateBody {
   readonly name: string
   readonly scopes: Scope[]
   readonly topicPrefix?: string
@@ -22,22 +22,29 @@ interface Wanted {
   readonly bodyBytesMax?: number
 }
 
-const WANTED = object(
+const CREATE_BODY = object(
   {
-    name: text('What it is for, so that somebody knows later.', {
+    name: text('What the token is for.', {
       minLength: 1,
       maxLength: 100,
-      // Neither control characters nor half pairs: not every store takes them.
+      // No control characters or unpaired surrogates: not every store accepts them.
       pattern: String.raw`^[^\p{Cc}\p{Cs}]+$`,
     }),
     scopes: list({ enum: [...SCOPES] }, { minItems: 1, uniqueItems: true }),
-    topicPrefix: text('Only for topics whose names begin so.', { pattern: '^[a-z][a-z0-9._-]{0,63}$' }),
-    expiresIn: duration('How long it is good for; for ever otherwise.'),
+    topicPrefix: text('Only for topics whose names start with this.', {
+      pattern: '^[a-z][a-z0-9._-]{0,63}$',
+    }),
+    expiresIn: duration('How long the token is valid; by default it does not expire.'),
     rate: object({
       limit: { type: 'integer', minimum: 1, maximum: RATE_MAX, description: 'Requests.' },
-      per: duration('In any such span.'),
+      per: duration('The window.'),
     }),
-    bodyBytesMax: { type: 'integer', minimum: 1, maximum: BODY_BYTES_MAX, description: 'The largest body.' },
+    bodyBytesMax: {
+      type: 'integer',
+      minimum: 1,
+      maximum: BODY_BYTES_MAX,
+      description: 'Largest request body.',
+    },
   },
   ['name', 'scopes'],
 )
@@ -50,7 +57,7 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
     tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
-    summary: 'List tokens; their secrets are known to nobody',
+    summary: 'List access tokens, without their secrets',
     answers: { 200: answer({ tokens: list(ref('Token')) }) },
     handler: async () => ({ tokens: (await book.list()).map(shown) }),
   })
@@ -62,8 +69,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
     tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
-    summary: 'Make a token; its secret is shown this once',
-    body: WANTED,
+    summary: 'Create an access token; its secret is shown only once',
+    body: CREATE_BODY,
     answers: { 201: ref('NewToken') },
     handler: async (request, reply) => {
       const {
@@ -73,7 +80,7 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
         expiresIn,
         rate,
         bodyBytesMax = null,
-      } = request.body as Wanted
+      } = request.body as CreateBody
       const lifeMs = expiresIn === undefined ? null : durationMs(expiresIn, 'expiresIn')
       if (lifeMs === 0)
         throw new TocsinError('bad-duration', 'expiresIn: expected at least 1ms', { field: 'expiresIn' })
@@ -99,8 +106,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
     tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
-    summary: 'Make a token that may do the same; the old one ends after the overlap',
-    body: object({ overlap: duration('How long the old one is still good.') }, []),
+    summary: 'Replace an access token; the old one expires after the overlap',
+    body: object({ overlap: duration("How long the old one stays valid; '1d' by default.") }, []),
     answers: { 201: ref('NewToken') },
     handler: async (request, reply) => {
       const { id } = request.params as { id: string }
@@ -117,8 +124,8 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
     tag: 'tokens',
     scope: 'admin',
     reach: 'whole',
-    summary: 'Take a token back',
-    answers: { 200: answer({ id: text('It is good for nothing any more.') }) },
+    summary: 'Revoke an access token',
+    answers: { 200: answer({ id: text('The revoked token.') }) },
     handler: async (request) => {
       const { id } = request.params as { id: string }
       await book.revoke(id)
@@ -127,7 +134,7 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   })
 }
 
-/** Everything but the hash. */
+/** Returns a token as clients see it, without the hash. */
 function shown({
   id,
   name,

@@ -1,4 +1,4 @@
-/** Topics and their settings; what became of the dead. */
+/** Topics, their settings, and their dead tasks. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { ConfigView, LiveConfig, TopicConfig } from '../../values/config.ts'
 import { TocsinError } from '../../errors.ts'
@@ -14,7 +14,7 @@ const SELECTOR = object(
     keys: list(KEY, { minItems: 1, maxItems: TASKS_MAX }),
     tag: TAG,
     prefix: PREFIX,
-    all: { const: true, description: 'All of them.' },
+    all: { const: true, description: 'All dead tasks.' },
   },
   [],
 )
@@ -36,8 +36,8 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
       200: answer({
         topics: list(
           answer({
-            topic: text('Its name.'),
-            version: count('Of its settings.'),
+            topic: text('The name of the topic.'),
+            version: count('Version of the settings.'),
             paused: { type: 'boolean' },
           }),
         ),
@@ -57,7 +57,7 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'getTopic',
     tag: 'topics',
     scope: 'read',
-    summary: 'Show the settings of a topic',
+    summary: 'Get the settings of a topic',
     answers: { 200: ref('ConfigView') },
     handler: async (request, reply) => tagged(reply, await (await topicOf(request)).config()),
   })
@@ -68,7 +68,7 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'declareTopic',
     tag: 'topics',
     scope: 'admin',
-    summary: 'Declare a topic, as code does',
+    summary: 'Declare a topic with its settings',
     body: ref('TopicConfig'),
     answers: { 200: ref('ConfigView'), 201: ref('ConfigView') },
     handler: async (request, reply) => {
@@ -85,7 +85,7 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'configureTopic',
     tag: 'topics',
     scope: 'admin',
-    summary: 'Change the live settings of a topic; null gives a field back',
+    summary: 'Change the live settings of a topic; null resets a field',
     body: ref('LiveConfig'),
     consumes: ['application/json', 'application/merge-patch+json'],
     answers: { 200: ref('ConfigView') },
@@ -96,19 +96,19 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     },
   })
 
-  for (const step of ['pause', 'resume'] as const)
+  for (const action of ['pause', 'resume'] as const)
     route(app, {
       method: 'POST',
-      url: `/v1/topics/:topic/${step}`,
-      name: `${step}Topic`,
+      url: `/v1/topics/:topic/${action}`,
+      name: `${action}Topic`,
       tag: 'topics',
       scope: 'admin',
-      summary: step === 'pause' ? 'Hand out nothing more, on any node' : 'Go on',
+      summary: action === 'pause' ? 'Stop handing out tasks, on all nodes' : 'Resume handing out tasks',
       body: NOTHING,
       answers: { 200: ref('ConfigView') },
       handler: async (request, reply) => {
         const topic = await topicOf(request)
-        await topic[step]()
+        await topic[action]()
         return tagged(reply, await topic.config())
       },
     })
@@ -119,9 +119,9 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'replayDead',
     tag: 'topics',
     scope: 'admin',
-    summary: 'Let the dead live again, due now',
+    summary: 'Make dead tasks pending again, due now',
     body: SELECTOR,
-    answers: { 200: answer({ replayed: count('So many live again.') }) },
+    answers: { 200: answer({ replayed: count('Tasks that are pending again.') }) },
     handler: async (request) => (await topicOf(request)).dead.replay(request.body as Selector),
   })
 
@@ -131,9 +131,9 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     name: 'purgeDead',
     tag: 'topics',
     scope: 'admin',
-    summary: 'Forget the dead',
+    summary: 'Delete dead tasks',
     body: SELECTOR,
-    answers: { 200: answer({ purged: count('So many are gone.') }) },
+    answers: { 200: answer({ purged: count('Tasks that were deleted.') }) },
     handler: async (request) => (await topicOf(request)).dead.purge(request.body as Selector),
   })
 }
