@@ -22,7 +22,7 @@ export interface CommandOptions {
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** Whoever starts one stops it: `await using`. */
+/** Stop it with `await using`. */
 export async function startCommand(
   args: readonly string[],
   { env = {} }: CommandOptions = {},

@@ -37,7 +37,7 @@ describe('tocsin serve', () => {
       expect(JSON.parse(answers[1]!)).toMatchObject({ key: 'first', outcome: 'created' })
       expect(JSON.parse(answers[2]!)).toMatchObject({ tasks: [{ key: 'first', payload: { text: 'hello' } }] })
 
-      // Whoever waits is answered, and does not hold it up.
+      // A waiting long poll is answered, and does not delay the shutdown.
       const waiting = new TocsinClient({ url }).topic('hello').claim({ wait: '60s' })
       await new TocsinClient({ url }).ready()
       command.signal('SIGTERM')

@@ -97,7 +97,7 @@ describe('tocsin tokens', () => {
         .map((line) => JSON.parse(line) as { name: string })
       expect(lines.map(({ name }) => name)).toContain('json')
       expect(stdout).not.toContain(made.token)
-      const refused = await run('revoke', 'nobody', '--json')
+      const refused = await run('revoke', 'unknown', '--json')
       expect(refused).toMatchObject({ code: 3, stdout: '' })
       expect(JSON.parse(refused.stderr)).toMatchObject({ error: { code: 'not-found', retryable: false } })
     },
@@ -146,7 +146,7 @@ describe('tocsin tokens', () => {
   )
 
   it(
-    'ends with 4 where nobody is to be reached, and says whom it asked',
+    'exits with 4 if the server is unreachable, and names its URL',
     async () => {
       const url = `http://127.0.0.1:${await freePort()}`
       const ended = await runCommand(['tokens', 'list', '--url', url])

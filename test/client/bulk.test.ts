@@ -91,7 +91,7 @@ describe('a stream of tasks', () => {
   })
 
   it('ends its source when the call ends before it', async () => {
-    const topic = pair.client.topic('nobody-declared-this')
+    const topic = pair.client.topic('not-declared')
     let isLeft = false
     function* endless() {
       try {

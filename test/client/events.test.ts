@@ -14,7 +14,7 @@ describe('events', () => {
     const first = events.next()
     await topic.schedule({ key: 'k', delay: 0, payload: 0 })
     const [task] = await topic.claim({ wait: '5s' })
-    // Whoever listens is heard of when the answer has begun, which nobody tells: ask until then.
+    // There is no signal that the stream has begun: repeat until the first event arrives.
     let heard: IteratorResult<ServerEvent, void> | null = null
     void first.then((event) => (heard = event))
     await topic.settle([{ ...task!, outcome: 'dead', reason: 'over' }])
@@ -44,7 +44,7 @@ describe('events', () => {
     expect(seen).toEqual([])
   })
 
-  it('are read whatever their pieces are, and what nobody knows is passed over', async () => {
+  it('are parsed from chunks of any size, and unknown ones are skipped', async () => {
     const text = [
       ': listening\n\n',
       'event: late\ndata: {"topic":"t","key":"ü","latenessMs":5}\n\n',

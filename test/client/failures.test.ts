@@ -31,7 +31,7 @@ describe('a server that is not there', () => {
     expect(await refusalOf(events.next())).toMatchObject({ code: 'unreachable' })
   })
 
-  it('has a name that nobody knows', async () => {
+  it('has an unknown host name', async () => {
     const client = clientOf('http://no-such-host.invalid:7420')
     const error = await refusalOf(client.topic('t').schedule(TASK))
     expect(error).toMatchObject({ code: 'unreachable', message: /host not found/ })
@@ -39,7 +39,7 @@ describe('a server that is not there', () => {
 })
 
 describe('a server that does not answer', () => {
-  it('is given up at the deadline: reads may be repeated, of writes nobody knows', async () => {
+  it('times out at the deadline: reads may be retried, the outcome of writes is unknown', async () => {
     await using server = await silentServer()
     const client = clientOf(server.url, 50)
     const topic = client.topic('t')
@@ -92,7 +92,7 @@ describe('a call that is not wanted any more', () => {
     setTimeout(() => stop.abort(reason), 50)
     await expect(claiming).rejects.toBe(reason)
     await expect(topic.claim({ signal: stop.signal })).rejects.toBe(reason)
-    // Whoever hung up gets nothing, once the server has noticed: the next one does.
+    // Once the server has noticed the disconnect, the next client gets the task.
     await vi.waitFor(async () =>
       expect(await pair.client.metrics()).toContain('tocsin_waiting_claims{topic="t"} 0'),
     )
@@ -159,7 +159,7 @@ describe('a refusal', () => {
     expect(error.details['retryInMs']).toBeGreaterThan(3_000_000)
   })
 
-  it('may come from somebody in between', async () => {
+  it('may come from a proxy', async () => {
     await using limiter = await answering(429, { ...HTML, 'retry-after': '7' }, '<h1>slow down</h1>')
     expect(await refusalOf(clientOf(limiter.url).topic('t').schedule(TASK))).toMatchObject({
       code: 'rate-limited',
@@ -207,7 +207,7 @@ describe('a refusal', () => {
   })
 })
 
-describe('somebody else at the address', () => {
+describe('another server at the address', () => {
   it.each([
     ['a page', HTML, '<html></html>'],
     ['half of JSON', JSON_TYPE, '{"topics":['],

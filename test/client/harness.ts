@@ -29,7 +29,7 @@ export async function refusalOf(call: Promise<unknown>): Promise<TocsinError> {
 }
 
 /**
- * `fetch` has one timer for all its connections, which it makes with the first and then keeps, asleep or not. Made here, on
- * nobody's behalf, it is not taken for one that the client left behind. Nobody listens on port 2.
+ * `fetch` creates one timer with its first connection and keeps it. Created here, before the tests, it is not taken for a timer
+ * that the client leaked. No server listens on port 2.
  */
 await fetch('http://127.0.0.1:2/').catch(() => {})

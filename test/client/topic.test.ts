@@ -149,7 +149,7 @@ describe('a topic on a server', () => {
     expect(await topic.extend([done!])).toEqual([{ key: 'done', outcome: 'stale' }])
     expect(await topic.settle([])).toEqual([])
     expect(await topic.extend([])).toEqual([])
-    // It was cancelled while somebody had it: its retry does not follow.
+    // It was cancelled while it was claimed: its retry does not follow.
     expect(await topic.get('retry')).toBeNull()
     expect(await topic.get('dead')).toMatchObject({
       state: 'dead',

@@ -23,7 +23,7 @@ const LOOK_EVERY_MS = 20
 interface Expected {
   readonly scope: Scope | null
   readonly reach: 'topic' | 'filtered' | 'whole' | 'none'
-  /** What whoever may gets for `body` and `query`. */
+  /** Status for `body` and `query` with sufficient access. */
   readonly right: number
   readonly body?: unknown
   readonly query?: string
@@ -304,7 +304,7 @@ describe('without tokens', () => {
       expect([origin, (await ask({ host, origin })).status]).toEqual([origin, 403])
     expect((await ask({ host, 'sec-fetch-site': 'cross-site' })).status).toBe(403)
     expect((await ask({ host, 'sec-fetch-site': 'same-origin' })).status).toBe(200)
-    // What anybody may see needs none of this.
+    // Public paths do not check the host.
     expect((await ask({ host: 'evil.example' }, '/healthz')).status).toBe(200)
   })
 
@@ -327,7 +327,7 @@ describe('without tokens', () => {
     expect(await statusOf(later, null)).toBe(401)
   })
 
-  it('the first token is one that can make others: nobody locks himself out', async () => {
+  it('the first token must be able to create others, so that the server is not locked', async () => {
     await using server = await TestServer.start()
     for (const grant of [{ scopes: ['read', 'schedule'] }, { scopes: ['admin'], topicPrefix: 'shop.' }]) {
       const { status, json } = await server.post('/v1/tokens', { name: 'first', ...grant })

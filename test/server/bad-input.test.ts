@@ -361,7 +361,7 @@ describe('what is said of a body', () => {
       expect((await send('POST', `${T}/claim`, undefined, headers)).status).toBe(200)
       const missing = await send('POST', `${T}/settle`, undefined, headers)
       expectRefusal('settle', missing, [400, 'bad-request', { field: 'tasks' }])
-      // By nothing, nobody means to take everything back.
+      // An empty body must not reset all settings.
       for (const method of ['PUT', 'PATCH'])
         expectRefusal(method, await send(method, T, undefined, headers), [400, 'bad-request'])
     }
@@ -406,7 +406,7 @@ describe('what is said of a body', () => {
       413,
       'too-large',
     ])
-    // Without a route nobody reads it, nor parses it.
+    // Without a route the body is neither read nor parsed.
     expectRefusal('nowhere', await send('POST', '/v1/nowhere', '{'.repeat(10_000)), [404, 'not-found'])
     expectRefusal('nowhere', await send('POST', '/v1/nowhere', 'x', { 'content-type': 'text/plain' }), [
       404,
@@ -456,7 +456,7 @@ describe('a body that does not come', () => {
     }
   })
 
-  it('and whose sender hangs up is nobody’s failure', async () => {
+  it('and whose sender disconnects is not logged as a failure', async () => {
     const socket = open(server.url)
     socket.write(
       request(server.url, 'POST', `${T}/tasks`, {
@@ -466,7 +466,7 @@ describe('a body that does not come', () => {
     socket.write('{"delay":')
     await server.get('/healthz')
     socket.destroy()
-    // Nobody is left to be answered; that is no reason to complain, and the next one is served.
+    // No client is left to answer; nothing is logged, and the next request is served.
     expect((await server.get('/healthz')).status).toBe(200)
     expect(server.log.filter((line) => line.includes('"level":50'))).toEqual([])
   })
@@ -547,7 +547,7 @@ describe('paths', () => {
     }
   })
 
-  it('a topic that nobody has declared is not made by using it, and who mistyped is helped', async () => {
+  it('an undeclared topic is not created by using it, and a likely typo gets a hint', async () => {
     const calls: [string, string, unknown?][] = [
       ['POST', 'tasks', { delay: '1h', payload: 1 }],
       ['GET', 'tasks'],
@@ -800,7 +800,7 @@ describe('the connection', () => {
     )
   })
 
-  it('whoever half-closes still gets its answer, and nothing where it asked for nothing', async () => {
+  it('a client that half-closes still gets its answer, and nothing if it sent no request', async () => {
     const asked = request(server.url, 'GET', `${T}/tasks/here`)
     expect((await raw(server.url, asked, { isHalfClosed: true })).status).toBe(200)
     expect((await raw(server.url, [''], { isHalfClosed: true })).all).toBe('')

@@ -31,7 +31,7 @@ export class BulkClient implements Disposable {
       method: 'POST',
       headers: { 'content-type': 'application/x-ndjson' },
     })
-    // A connection that is cut is told to whoever reads.
+    // A reset is reported by reading.
     this.request.on('error', () => {})
     this.response = once(this.request, 'response').then(([response]) => response as IncomingMessage)
     this.response.catch(() => {})
@@ -44,7 +44,7 @@ export class BulkClient implements Disposable {
     )
   }
 
-  /** Resolves when there is room again, or nobody to send to. */
+  /** Resolves when the socket can take more, or is closed. */
   drained(): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {

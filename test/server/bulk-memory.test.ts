@@ -21,7 +21,7 @@ test(`${LINES} lines into Redis, where tasks take no room in the server`, OPTION
 
 test(`${LINES} lines into a file`, OPTIONS, async () => {
   using folder = temporaryFolder()
-  // 64 MiB of it are what SQLite keeps of its file, whoever writes to it.
+  // 64 MiB of it are SQLite's page cache.
   expect(await growthBy({ ledger: `sqlite:${join(folder.path, 't.db')}` })).toBeLessThan(GROWTH_MAX)
 })
 

@@ -121,8 +121,8 @@ describe('lines', () => {
     expect((await server.get(`/v1/topics/${topic}/tasks/a`)).json.payload).toBe(4_999)
   })
 
-  it('of a topic that nobody knows create nothing', async () => {
-    const answer = await put('nobody', text(task('a')))
+  it('of an unknown topic create nothing', async () => {
+    const answer = await put('unknown', text(task('a')))
     expect([answer.status, answer.json.error.code]).toEqual([404, 'unknown-topic'])
   })
 })
@@ -161,7 +161,7 @@ describe('?results=all', () => {
   })
 
   it(
-    'whoever does not read is slowed down, and gets everything once it does',
+    'a client that does not read is slowed down, and gets everything once it does',
     { timeout: 60_000 },
     async () => {
       const topic = await topicOf()
@@ -235,7 +235,7 @@ describe('there is no summary', () => {
     await closed
   })
 
-  it('when the server closes, and whoever sends neither reads nor ends', { timeout: 60_000 }, async () => {
+  it('when the server shuts down, and the client neither reads nor ends', { timeout: 60_000 }, async () => {
     const other = await TestServer.start()
     const topic = await topicOf(other)
     using client = new BulkClient(other.url, topic, '?results=all')

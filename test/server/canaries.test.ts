@@ -1,4 +1,4 @@
-/** Secrets are planted wherever secrets are put, and whatever this server says to anybody is searched for them. */
+/** Plants secrets wherever secrets are configured, and searches all output of the server for them. */
 import { inspect } from 'node:util'
 import { type ServeOptions, serve } from 'tocsin/server'
 import { expect, it } from 'vitest'
@@ -48,7 +48,7 @@ it('finds what it looks for', () => {
   planted.clear()
 })
 
-it('a server that does not start tells nobody how it was to come in', async () => {
+it('a server that does not start does not reveal its credentials', async () => {
   const heard = new Overheard()
   const secret = canary('configuration')
   const WRONG: ServeOptions[] = [
@@ -81,7 +81,7 @@ it('a server that does not start tells nobody how it was to come in', async () =
     expect(error, inspect(options)).toBeInstanceOf(Error)
     const { message, stack = '', details } = error as Error & { details?: object }
     heard.add('an error', `${message}\n${stack}\n${JSON.stringify(details)}`)
-    // With its causes: whoever prints it sees those, too.
+    // With its causes, which are printed, too.
     heard.add('a printed error', inspect(error, { depth: 10 }))
   }
   expect(heard.found()).toEqual([])
@@ -258,7 +258,7 @@ it('a server at work keeps what it was told', async () => {
   await listening
   await server.served.close()
   process.off('warning', warn)
-  // Whoever runs the server may read in the log where its stores are; whoever speaks to it is not told.
+  // The log may name the addresses of the stores; answers to clients must not.
   expect(heard.found(new Map([['the address of Redis', new URL(timetable).host]]))).toEqual([])
   for (const line of server.log) heard.add('the log', line)
   expect(heard.found(new Map([['the address of Redis', new URL(timetable).host]]))).not.toEqual([])

@@ -2,7 +2,7 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { once } from 'node:events'
 
-/** What it has depends on its name; nobody looks at the rest. */
+/** Its fields depend on its name. */
 export interface EventData {
   readonly topic?: string
   readonly key?: string

@@ -118,7 +118,7 @@ describe('events', () => {
     gone.abort()
   })
 
-  it('whoever only asks whether it may gets no stream', async () => {
+  it('HEAD gets no stream', async () => {
     const { status } = await fetch(`${server.url}/v1/events`, { method: 'HEAD' })
     expect(status).toBe(200)
     await using other = await TestServer.start()
@@ -126,7 +126,7 @@ describe('events', () => {
   })
 })
 
-it('whoever reads too slowly is told how many it missed', { timeout: 60_000 }, async () => {
+it('a client that reads too slowly gets the number of missed events', { timeout: 60_000 }, async () => {
   const topic = await topicOf()
   using reader = await EventReader.open(server.url, `?topic=${topic}&type=dead`)
   const count = 12_000
@@ -174,7 +174,7 @@ it('an error is told by its code, without a stack', { timeout: 60_000 }, async (
   await waiting
 })
 
-it('a ping now and then, so that nobody takes silence for the end', async () => {
+it('pings keep an idle stream open', async () => {
   const soon: Clock = {
     ...systemClock,
     after: (ms, ring, isBackground) => systemClock.after(ms === 15_000 ? 10 : ms, ring, isBackground),

@@ -17,7 +17,7 @@ const REQUESTS = generated(10_000)
 const SEED = Number(process.env['TOCSIN_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 const BATCH = 1_000
 const AT_A_TIME = 24
-/** Nobody waits so long for an answer; long polls wait for some milliseconds here. */
+/** Deadline of an answer; long polls wait for some milliseconds here. */
 const UNANSWERED_MS = 30_000
 
 type Schema = {
@@ -121,7 +121,7 @@ const NUMBERS = [
   5e-324,
 ]
 
-/** Of the right shape, and made by nobody. */
+/** Cursors of the right shape that no listing made. */
 const CURSORS = [
   [0, 0, 'a'],
   [-1, -1, ''],

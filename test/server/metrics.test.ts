@@ -135,7 +135,7 @@ describe('what happens here', () => {
     const one = ['GET', '/v1/topics/:topic/tasks/:key', '404'] as const
     const before = await count(...one)
     await server.get(`/v1/topics/${topic}/tasks/none`)
-    await server.get(`/v1/topics/${topic}/tasks/nobody`)
+    await server.get(`/v1/topics/${topic}/tasks/none-either`)
     expect(await count(...one)).toBe(before + 2)
     const lines = ['POST', '/v1/topics/:topic/schedule', '200'] as const
     const sent = await count(...lines)

@@ -73,7 +73,7 @@ describe('claim', () => {
     expect(new Set(keys)).toEqual(new Set(tasks.map(({ key }) => key)))
   })
 
-  it('whoever hangs up while waiting takes nothing along', async () => {
+  it('a client that disconnects while waiting claims nothing', async () => {
     const t = await topicOf()
     const gone = new AbortController()
     const waiting = server.post(`${t}/claim`, { wait: '20s' }, { signal: gone.signal }).catch(() => null)
@@ -95,7 +95,7 @@ describe('claim', () => {
     expect((await waiting).json.tasks).toMatchObject([{ key: 'a' }])
   })
 
-  it('a lease that runs out gives the task to somebody else, and the first one is stale', async () => {
+  it('when a lease expires another consumer gets the task, and the first claim is stale', async () => {
     const t = await topicOf()
     await server.post(`${t}/tasks`, { key: 'a', delay: '0s', payload: null })
     const first = (await server.post(`${t}/claim`, { wait: '5s', lease: '1s' })).json.tasks[0]

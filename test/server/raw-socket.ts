@@ -12,7 +12,7 @@ export interface RawAnswer {
   readonly all: string
 }
 
-/** Nobody is left waiting: silence of so long is a failure. */
+/** A connection that is silent for this long is a failure. */
 const SILENCE_MS = 15_000
 
 export interface RawOptions {

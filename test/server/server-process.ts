@@ -3,7 +3,7 @@ import { type Entry, type Program, startProgram } from '../fault/program.ts'
 /** A busy machine takes its time to load a server. */
 const LISTENS_WITHIN_MS = 60_000
 
-/** A server in a process of its own, on any port that is free. Whoever starts one stops it: `await using`. */
+/** A server in a process of its own, on any port that is free. Stop it with `await using`. */
 export async function startServer(open: Record<string, unknown>): Promise<ServerProcess> {
   const program = await startProgram('../../server/programs/serve', { open, topic: '' })
   const entries = await program.untilCount('listening', 1, LISTENS_WITHIN_MS)

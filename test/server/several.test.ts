@@ -1,4 +1,4 @@
-/** Several servers on one store: whoever claimed at one may settle at another, as behind a load balancer. */
+/** Several servers on one store: a task claimed on one can be settled on another, as behind a load balancer. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -46,7 +46,7 @@ describe.each(['Redis', 'Redis + PostgreSQL', 'PostgreSQL'] as const)('%s', (com
       const third = await claimOne(one)
       expect(new Set([first.key, second.key, third.key])).toEqual(new Set(['a', 'b', 'c']))
       await one.served.close()
-      // Past its first lease: nobody else gets what was prolonged.
+      // Past its first lease: an extended task is not handed to another consumer.
       expect((await other.post(`${T}/claim`, { wait: '3s' })).json.tasks).toEqual([])
       expect(await settle(other, third.key, third.token, 'retry')).toBe('settled')
       expect(await claimOne(other)).toMatchObject({ key: third.key, id: third.id, attempt: 2 })
@@ -55,17 +55,21 @@ describe.each(['Redis', 'Redis + PostgreSQL', 'PostgreSQL'] as const)('%s', (com
     },
   )
 
-  it('what is scheduled at one rings at whoever waits at the other', { timeout: 60_000 }, async () => {
-    await using place = await servers.place(composition)
-    await using one = await TestServer.start(place.open)
-    await using other = await TestServer.start(place.open)
-    await one.declare('orders')
-    const waiting = claimOne(other)
-    await one.post(`${T}/tasks`, { key: 'a', delay: '500ms', payload: null })
-    const task = await waiting
-    expect(task.key).toBe('a')
-    expect(await settle(one, 'a', task.token)).toBe('settled')
-  })
+  it(
+    'a task scheduled on one server is handed to a claim that waits on the other',
+    { timeout: 60_000 },
+    async () => {
+      await using place = await servers.place(composition)
+      await using one = await TestServer.start(place.open)
+      await using other = await TestServer.start(place.open)
+      await one.declare('orders')
+      const waiting = claimOne(other)
+      await one.post(`${T}/tasks`, { key: 'a', delay: '500ms', payload: null })
+      const task = await waiting
+      expect(task.key).toBe('a')
+      expect(await settle(one, 'a', task.token)).toBe('settled')
+    },
+  )
 })
 
 it('embedded: after a restart a claim of before is stale, and its task comes again', async () => {
