@@ -8,7 +8,7 @@
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { NewTask } from '../task.ts'
-import { type Asked, refused } from './failure.ts'
+import { type SentRequest, refused } from './failure.ts'
 import type { Http, Opened } from './http.ts'
 import { linesOf } from './lines.ts'
 import { type RefusedLine, TaskLines } from './task-lines.ts'
@@ -94,7 +94,7 @@ function parsed(text: string): AnswerLine {
 }
 
 /** An error in a line of the answer has no HTTP status of its own. */
-const IN_A_LINE: Asked = { method: 'POST', url: 'a line', isRepeatable: false }
+const IN_A_LINE: SentRequest = { method: 'POST', url: 'a line', isRepeatable: false }
 
 function errorOf(body: object): TocsinError {
   return refused(IN_A_LINE, { status: 400, body, retryAfter: null }, 0)

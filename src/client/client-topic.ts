@@ -5,18 +5,33 @@ import { type Duration, durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
 import { checkKey } from '../values/key.ts'
 import { badOption, checkOptions } from '../values/options.ts'
-import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
+import type { Cancelled, NewTask, Rescheduled, Scheduled, TaskInfo, When } from '../task.ts'
 import type { By, ForecastOptions, ListOptions, Selector, Shift } from '../api/topic.ts'
 import { scheduleStream, type StreamOptions, type StreamSummary } from './bulk.ts'
+import {
+  type ClaimedTask,
+  claimedIn,
+  type ClaimOptions,
+  type Extended,
+  type Held,
+  type Settled,
+  type Settling,
+  settlingOut,
+} from './claims.ts'
 import type { Http } from './http.ts'
 import {
-  dateIn,
+  byOut,
+  cancelledIn,
+  configIn,
   durationOut,
+  type ForecastAnswer,
+  forecastOut,
   instantOut,
   patchOut,
   queryOut,
   rescheduledIn,
   scheduledIn,
+  stepsIn,
   taskInfoIn,
   taskOut,
   whenOrShiftOut,
@@ -24,45 +39,6 @@ import {
   type Wire,
   type WireTask,
 } from './wire.ts'
-
-/** A claimed task, with the claim token that `settle` and `extend` need. */
-export interface ClaimedTask<Out> extends Task<Out> {
-  readonly token: string
-  readonly leaseUntil: Date
-}
-
-export interface ClaimOptions {
-  /** 1–1,000; 100 by default. */
-  readonly limit?: number | undefined
-  /** How long to wait for the first task: 0 by default, 60s at most. */
-  readonly wait?: Duration | undefined
-  /** How long the tasks are reserved; the topic's lease by default. */
-  readonly lease?: Duration | undefined
-  readonly signal?: AbortSignal | undefined
-}
-
-/** A claimed task as `claim` returned it, or its key and claim token alone. */
-export interface Held {
-  readonly key: string
-  readonly token: string
-}
-
-/** The outcome of a claimed task. A retry without a delay uses the topic's backoff. */
-export type Settling = Held &
-  (
-    | { readonly outcome: 'done'; readonly delay?: undefined; readonly reason?: undefined }
-    | {
-        readonly outcome: 'retry'
-        readonly delay?: Duration | undefined
-        readonly reason?: string | undefined
-      }
-    | { readonly outcome: 'snooze'; readonly delay: Duration; readonly reason?: undefined }
-    | { readonly outcome: 'dead'; readonly reason?: string | undefined; readonly delay?: undefined }
-  )
-
-/** `stale`: the lease had ended, and the call had no effect on this task. */
-export type Settled = { readonly key: string; readonly outcome: 'settled' | 'stale' }
-export type Extended = { readonly key: string; readonly outcome: 'extended' | 'stale' }
 
 export interface SweepOptions {
   /** A sweep has no deadline: its duration depends on the number of tasks. */
@@ -318,53 +294,6 @@ export class ClientTopic<In = unknown, Out = unknown> {
   #taskPath(key: string): string {
     return `${this.#path}/tasks/${encodeURIComponent(checkKey(key))}`
   }
-}
-
-export interface ForecastAnswer {
-  readonly topics: readonly {
-    readonly topic: string
-    readonly steps: readonly { at: string; due: number }[]
-  }[]
-}
-
-export function forecastOut({ from, to, step }: ForecastOptions): Record<string, string | undefined> {
-  return {
-    from: from === undefined ? undefined : instantOut(from, 'from'),
-    to: instantOut(to, 'to'),
-    step: step === undefined ? undefined : durationOut(step, 'step'),
-  }
-}
-
-export function stepsIn(steps: ForecastAnswer['topics'][number]['steps']): { at: Date; due: number }[] {
-  return steps.map(({ at, due }) => ({ at: dateIn(at), due }))
-}
-
-/** Leaves out fields that a newer server may add. */
-export function configIn({ version, effective, live, code, paused }: ConfigView): ConfigView {
-  return { version, effective, live, code, paused }
-}
-
-function cancelledIn({ key, outcome }: Cancelled): Cancelled {
-  return { key, outcome }
-}
-
-function claimedIn<Out>({
-  payload,
-  dueAt,
-  leaseUntil,
-  ...task
-}: WireTask<ClaimedTask<unknown>>): ClaimedTask<Out> {
-  return { ...task, payload: payload as Out, dueAt: dateIn(dueAt), leaseUntil: dateIn(leaseUntil) }
-}
-
-/** Leaves out the other fields of a claimed task. */
-function settlingOut({ key, token, outcome, delay, reason }: Settling, i: number): object {
-  const spelled = delay === undefined ? undefined : durationOut(delay, `tasks[${i}].delay`)
-  return { key, token, outcome, delay: spelled, reason }
-}
-
-function byOut({ tag, prefix }: By): object {
-  return { tag, prefix }
 }
 
 /** True if the error is about the task. A 404 for the path, or from a proxy, must not be taken for a missing task. */

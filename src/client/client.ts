@@ -10,10 +10,19 @@ import type { TopicAudit } from '../store.ts'
 import type { NodeInfo } from '../api/tocsin.ts'
 import type { ForecastOptions } from '../api/topic.ts'
 import { ClientTokens } from './client-tokens.ts'
-import { ClientTopic, configIn, type ForecastAnswer, forecastOut, stepsIn } from './client-topic.ts'
+import { ClientTopic } from './client-topic.ts'
 import { eventsOf, type EventsOptions, type ServerEvent } from './events.ts'
 import { Http } from './http.ts'
-import { configOut, dateIn, queryOut, type Wire } from './wire.ts'
+import {
+  configIn,
+  configOut,
+  dateIn,
+  type ForecastAnswer,
+  forecastOut,
+  queryOut,
+  stepsIn,
+  type Wire,
+} from './wire.ts'
 
 export interface ClientOptions {
   /** 'http://127.0.0.1:7420' by default. */

@@ -2,7 +2,7 @@
 import { boundedText, describeError, ERROR_TABLE, type ErrorCode, type Json, TocsinError } from '../errors.ts'
 
 /** The request. */
-export interface Asked {
+export interface SentRequest {
   readonly method: string
   /** Without secrets. */
   readonly url: string
@@ -20,15 +20,19 @@ export interface Refusal {
 const DETAILS = ['field', 'index', 'hint', 'accepted', 'requestId'] as const
 
 /** Returns the error for an answer that is not 2xx. */
-export function refused(asked: Asked, { status, body, retryAfter }: Refusal, nowMs: number): TocsinError {
+export function refused(
+  sent: SentRequest,
+  { status, body, retryAfter }: Refusal,
+  nowMs: number,
+): TocsinError {
   const reported = (body as { error?: Record<string, Json> } | null)?.error
   const code = reported?.['code']
   const retryInMs = retryMs(retryAfter, nowMs)
   const wait = retryInMs === null ? {} : { retryInMs }
   if (reported === undefined || typeof code !== 'string')
     return new TocsinError(
-      codeByStatus(asked, status),
-      `${asked.method} ${asked.url} was answered with ${status}, and not by Tocsin; is another server at this address, or a proxy in between?`,
+      codeByStatus(sent, status),
+      `${sent.method} ${sent.url} was answered with ${status}, and not by Tocsin; is another server at this address, or a proxy in between?`,
       { status, ...wait },
     )
   const message = boundedText(typeof reported['message'] === 'string' ? reported['message'] : code)
@@ -45,21 +49,21 @@ export function refused(asked: Asked, { status, body, retryAfter }: Refusal, now
 }
 
 /** Returns the error for an answer that is missing, incomplete or unreadable. */
-export function lost(asked: Asked, why: string, cause?: unknown): TocsinError {
-  const what = `${asked.method} ${asked.url}: ${why}`
-  return asked.isRepeatable
+export function lost(sent: SentRequest, why: string, cause?: unknown): TocsinError {
+  const what = `${sent.method} ${sent.url}: ${why}`
+  return sent.isRepeatable
     ? new TocsinError('unreachable', what, {}, cause)
     : new TocsinError('unknown-outcome', `${what}; it may have taken effect`, {}, cause)
 }
 
 /** Returns the error for a `fetch` that threw. */
-export function failed(asked: Asked, thrown: unknown): TocsinError {
+export function failed(sent: SentRequest, thrown: unknown): TocsinError {
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown
   const why = wordsOf(cause)
   const mistake = MISTAKES[(cause as Partial<Error> | null)?.message ?? '']
   if (mistake !== undefined)
-    return new TocsinError('bad-option', `url: ${asked.url} ${mistake}`, { field: 'url' }, thrown)
-  return lost(wasNeverSent(cause) ? { ...asked, isRepeatable: true } : asked, why, thrown)
+    return new TocsinError('bad-option', `url: ${sent.url} ${mistake}`, { field: 'url' }, thrown)
+  return lost(wasNeverSent(cause) ? { ...sent, isRepeatable: true } : sent, why, thrown)
 }
 
 /** By the message of `fetch`. */
@@ -103,7 +107,7 @@ function wordsOf(cause: unknown): string {
 }
 
 /** Chooses a code for an answer that is not from Tocsin, by its status. Of the 5xx, only 503 means that a write had no effect. */
-function codeByStatus({ isRepeatable }: Asked, status: number): ErrorCode {
+function codeByStatus({ isRepeatable }: SentRequest, status: number): ErrorCode {
   if (status === 429) return 'rate-limited'
   if (status < 500) return 'bad-request'
   return isRepeatable || status === 503 ? 'unreachable' : 'unknown-outcome'

@@ -5,7 +5,7 @@ import { describeValue, TocsinError } from '../errors.ts'
 import { badOption } from '../values/options.ts'
 import { VERSION } from '../values/version.ts'
 import { CallDeadline } from './call-deadline.ts'
-import { type Asked, failed, lost, refused } from './failure.ts'
+import { type SentRequest, failed, lost, refused } from './failure.ts'
 import { withoutFetchTimeout } from './no-fetch-timeout.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -64,7 +64,7 @@ export class Http {
 
   /** `read` converts the JSON; if it throws, the answer is not from Tocsin. */
   get<T>(path: string, read: (json: never) => T, options?: CallOptions): Promise<T> {
-    return this.#call('GET', path, null, (response, asked) => jsonOf(response, asked, read), options)
+    return this.#call('GET', path, null, (response, sent) => jsonOf(response, sent, read), options)
   }
 
   text(path: string): Promise<string> {
@@ -79,17 +79,17 @@ export class Http {
     read: (json: never) => T,
     options?: CallOptions,
   ): Promise<T> {
-    return this.#call(method, path, json, (response, asked) => jsonOf(response, asked, read), options)
+    return this.#call(method, path, json, (response, sent) => jsonOf(response, sent, read), options)
   }
 
   /** Resolves when the answer begins. The caller must close it. */
   async open(method: Method, path: string, options: OpenOptions = {}): Promise<Opened> {
-    const asked = this.#asked(method, path, options)
+    const sent = this.#sent(method, path, options)
     const deadline = new CallDeadline(this.#clock, options.signal)
-    const failure = (thrown: unknown) => this.#failure(asked, deadline, thrown)
+    const failure = (thrown: unknown) => this.#failure(sent, deadline, thrown)
     try {
       deadline.set(this.#deadlineMs(options))
-      const response = await this.#answer(asked, deadline, options.body ?? null, options)
+      const response = await this.#answer(sent, deadline, options.body ?? null, options)
       deadline.set(null)
       return { body: response.body ?? empty(), failure, close: () => deadline.abort() }
     } catch (thrown) {
@@ -102,18 +102,18 @@ export class Http {
     method: Method,
     path: string,
     json: string | null,
-    take: (response: Response, asked: Asked) => Promise<T>,
+    take: (response: Response, sent: SentRequest) => Promise<T>,
     options: CallOptions = {},
   ): Promise<T> {
-    const asked = this.#asked(method, path, options)
+    const sent = this.#sent(method, path, options)
     const deadline = new CallDeadline(this.#clock, options.signal)
     try {
       deadline.set(this.#deadlineMs(options))
       const headers = { ...(json === null ? {} : { 'content-type': JSON_TYPE }), ...options.headers }
-      const response = await this.#answer(asked, deadline, json, { ...options, headers })
-      return await take(response, asked)
+      const response = await this.#answer(sent, deadline, json, { ...options, headers })
+      return await take(response, sent)
     } catch (thrown) {
-      throw this.#failure(asked, deadline, thrown)
+      throw this.#failure(sent, deadline, thrown)
     } finally {
       deadline.release()
     }
@@ -121,13 +121,13 @@ export class Http {
 
   /** Returns a 2xx answer, whose body is still to be read; throws for any other. */
   async #answer(
-    asked: Asked,
+    sent: SentRequest,
     deadline: CallDeadline,
     body: string | ReadableStream<Uint8Array> | null,
     options: CallOptions,
   ): Promise<Response> {
-    const response = await fetch(asked.url, {
-      method: asked.method,
+    const response = await fetch(sent.url, {
+      method: sent.method,
       headers: new Headers({ ...this.#headers, ...options.headers }),
       signal: deadline.signal,
       // A redirect must not send the token to another server.
@@ -137,25 +137,25 @@ export class Http {
     })
     if (response.ok) return response
     deadline.set(this.#timeoutMs)
-    throw await this.#refusal(asked, response)
+    throw await this.#refusal(sent, response)
   }
 
-  async #refusal(asked: Asked, response: Response): Promise<TocsinError> {
+  async #refusal(sent: SentRequest, response: Response): Promise<TocsinError> {
     const { status, headers } = response
     const retryAfter = headers.get('retry-after')
     const text = isJson(response) ? await response.text() : await dropped(response)
-    return refused(asked, { status, body: parsed(text), retryAfter }, this.#clock.now())
+    return refused(sent, { status, body: parsed(text), retryAfter }, this.#clock.now())
   }
 
-  #failure(asked: Asked, deadline: CallDeadline, thrown: unknown): Error {
+  #failure(sent: SentRequest, deadline: CallDeadline, thrown: unknown): Error {
     // The reason of the caller's signal is thrown unchanged.
     if (deadline.isAborted) return deadline.reason
     if (TocsinError.is(thrown)) return thrown
-    if (deadline.isLate) return lost(asked, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
-    return failed(asked, thrown)
+    if (deadline.isLate) return lost(sent, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
+    return failed(sent, thrown)
   }
 
-  #asked(method: Method, path: string, { isRepeatable = method === 'GET' }: CallOptions): Asked {
+  #sent(method: Method, path: string, { isRepeatable = method === 'GET' }: CallOptions): SentRequest {
     return { method, url: `${this.#base}${path}`, isRepeatable }
   }
 
@@ -190,15 +190,15 @@ function checkToken(token: unknown): string {
   throw badOption('token', 'expected a token as it was shown: one word, without spaces or line ends')
 }
 
-async function jsonOf<T>(response: Response, asked: Asked, read: (json: never) => T): Promise<T> {
+async function jsonOf<T>(response: Response, sent: SentRequest, read: (json: never) => T): Promise<T> {
   const body = parsed(isJson(response) ? await response.text() : await dropped(response))
   try {
     // `read` throws if the JSON does not have the expected shape.
     if (body !== null && typeof body === 'object') return read(body as never)
   } catch (error) {
-    throw lost(asked, 'the answer is not from Tocsin: its JSON is of another shape', error)
+    throw lost(sent, 'the answer is not from Tocsin: its JSON is of another shape', error)
   }
-  throw lost(asked, `the answer (${response.status}) is not from Tocsin: it is not JSON`)
+  throw lost(sent, `the answer (${response.status}) is not from Tocsin: it is not JSON`)
 }
 
 function isJson({ headers }: Response): boolean {

@@ -1,12 +1,18 @@
 /** Converts the library's values to JSON and back: durations with units, instants in RFC 3339. */
-import { checkConfig, type LiveConfig, patchLive, type TopicConfig } from '../values/config.ts'
+import {
+  checkConfig,
+  type ConfigView,
+  type LiveConfig,
+  patchLive,
+  type TopicConfig,
+} from '../values/config.ts'
 import { type Duration, durationMs, durationText } from '../values/duration.ts'
 import { type Instant, instantMs } from '../values/instant.ts'
 import { ringTime, shiftTime } from '../api/new-task.ts'
 import { checkOptions } from '../values/options.ts'
 import { encodePayload } from '../values/payload.ts'
-import type { NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
-import type { Shift } from '../api/topic.ts'
+import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
+import type { By, ForecastOptions, Shift } from '../api/topic.ts'
 
 /** Dates are text on the wire. */
 export type Wire<T> = T extends Date ? string : T extends object ? { [K in keyof T]: Wire<T[K]> } : T
@@ -91,4 +97,36 @@ export function taskInfoIn<Out>(task: WireTask<TaskInfo<unknown>>): TaskInfo<Out
     createdAt: dateIn(task.createdAt),
     updatedAt: dateIn(task.updatedAt),
   }
+}
+
+export interface ForecastAnswer {
+  readonly topics: readonly {
+    readonly topic: string
+    readonly steps: readonly { at: string; due: number }[]
+  }[]
+}
+
+export function forecastOut({ from, to, step }: ForecastOptions): Record<string, string | undefined> {
+  return {
+    from: from === undefined ? undefined : instantOut(from, 'from'),
+    to: instantOut(to, 'to'),
+    step: step === undefined ? undefined : durationOut(step, 'step'),
+  }
+}
+
+export function stepsIn(steps: ForecastAnswer['topics'][number]['steps']): { at: Date; due: number }[] {
+  return steps.map(({ at, due }) => ({ at: dateIn(at), due }))
+}
+
+/** Leaves out fields that a newer server may add. */
+export function configIn({ version, effective, live, code, paused }: ConfigView): ConfigView {
+  return { version, effective, live, code, paused }
+}
+
+export function cancelledIn({ key, outcome }: Cancelled): Cancelled {
+  return { key, outcome }
+}
+
+export function byOut({ tag, prefix }: By): object {
+  return { tag, prefix }
 }
