@@ -61,7 +61,7 @@ test.concurrent.each(COMPOSITIONS)(
     const dueOf = new Map((await topic.scheduleMany(tasks)).map(({ key, dueAt }) => [key, dueAt.getTime()]))
     const starts = () => programs.flatMap((program) => program.of('start'))
     await eventually('all handled', () => starts().length >= COUNT)
-    // Both are there, and both take part: nobody takes the other for dead because of its clock.
+    // Both are members and both own slots: neither takes the other for dead because of its clock.
     for (const program of programs) expect(program.of('start').length).toBeGreaterThan(COUNT / 10)
     for (const { key, nowMs: startedMs, latenessMs } of starts()) {
       expect(startedMs).toBeGreaterThanOrEqual(dueOf.get(key)!)

@@ -4,7 +4,7 @@ import { type PgBouncer, startPgBouncer } from '../real-servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
-/** Behind PgBouncer nobody hears anybody: all that is left is the next beat. */
+/** Behind PgBouncer there is no LISTEN/NOTIFY: processes learn of each other with the next beat. */
 export const COMPOSITIONS = [
   'Redis',
   'Redis + PostgreSQL',
@@ -13,7 +13,7 @@ export const COMPOSITIONS = [
 ] as const
 export type Composition = (typeof COMPOSITIONS)[number]
 
-/** The servers that every place of a file of tests shares. Whoever starts them stops them. */
+/** The servers that all places of a test file share. The caller stops them. */
 export class Servers implements AsyncDisposable {
   readonly #postgres: PostgresServer
   readonly #bouncer: PgBouncer | null

@@ -22,7 +22,7 @@ import { connected } from '../real-servers/postgres-server.ts'
 import { COMPOSITIONS, Servers } from './compositions.ts'
 
 const TOPIC = 'order.unpaid'
-/** Told at once where somebody can be told, with the next beat otherwise; the rest is for a busy machine. */
+/** A change is notified at once where the storage can notify, and seen with the next beat otherwise. The rest is slack. */
 const EVERYWHERE_WITHIN_MS = 5_000
 const CHANGES = 6
 const RACERS = 20
@@ -105,7 +105,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     await agreed(topics, 2)
     expect((await topics[0]!.config()).live).toEqual({ lease: '1m', batchSize: winners[0]! + 1 })
 
-    // Each another field: whatever is overwritten by somebody who did not know of it is missing afterwards.
+    // Each changes another field: a change that another node overwrote unseen would be missing afterwards.
     const patches: LiveConfig[] = [
       { slots: 64 },
       { batchSize: 7 },
@@ -185,7 +185,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
 
     const [again] = (await place.nodes('two')) as [Tocsin]
     const later = again.topic(TOPIC, { slots: 4, lease: '1m' })
-    // Known when it was opened: nobody runs by the wrong settings for a while.
+    // Known as soon as it is open: no node runs with outdated settings meanwhile.
     expect(await later.config()).toEqual(before)
     expect(before).toMatchObject({ version: 2, paused: true, live: { batchSize: 33, slots: 32 } })
     expect(await later.configHistory()).toEqual(past)
@@ -327,7 +327,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     expect((await bare.list()).tasks.length).toBe(1)
   })
 
-  test.concurrent('a task that was written under a bare name is found by whoever declares the topic later', async () => {
+  test.concurrent('a task that was written to an undeclared topic is found by a process that declares it later', async () => {
     await using place = await servers.place(composition)
     const schedule = async (key: string, ...config: [TopicConfig?]) => {
       const toc = await place.node(key)
@@ -345,7 +345,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
       await schedule('a:3', { slotBy: 'key' }),
       await schedule('a:4'),
     ]
-    // Which of the two is right is decided once; whoever is refused leaves nothing behind that has others refused.
+    // Which of the two wins is decided once. The one that is refused leaves nothing behind that would get others refused.
     expect([tried[1]!.outcome, tried[2]!.outcome].toSorted()).toEqual(['bad-topic', 'written'])
     const written = tried.filter(({ outcome }) => outcome === 'written').map(({ key }) => key)
     expect(written.length).toBe(3)

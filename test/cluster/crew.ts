@@ -56,7 +56,7 @@ export class Crew implements AsyncDisposable {
     return new Crew(place, await place.node('observer', { logger }), options, gone)
   }
 
-  /** The names of those that were given up, as far as anybody said so. */
+  /** The names of the nodes that an event reported as gone. */
   get gone(): string[] {
     const warnings = eventsOf(this.programs, 'log').filter(({ message }) =>
       message.includes('a node is gone'),

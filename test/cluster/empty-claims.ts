@@ -2,7 +2,7 @@
  * How many claims find nothing, by two ways to share out slots: a model of one minute, the same at every run of a seed.
  *
  * 'incr-modulo': servers take turns over all slots. Each pull counts a shared counter up and claims from slot
- * `counter % slots`. Nobody knows what is in that slot before it has asked, so everybody keeps asking.
+ * `counter % slots`. No process knows what is in that slot before it has polled it, so all of them keep polling.
  * 'owned': each slot has one puller, which knows when its next task is due and claims then.
  *
  * Both get the same tasks, take up to a batch per claim, and have a claim cost the same time. All tasks are scheduled at

@@ -30,7 +30,7 @@ afterAll(() => servers.stop())
 
 describe.concurrent('members', () => {
   test.each(['Redis', 'PostgreSQL'] as const)(
-    '%s: whoever has just come knows who is there',
+    '%s: a process that has just joined knows the others',
     { timeout: 30_000 },
     async (composition) => {
       await using place = await servers.place(composition)
@@ -161,7 +161,7 @@ describe.concurrent('members', () => {
       expect([...crew.accepted.keys()].filter((key) => !ended.has(key))).toEqual([])
       expect(earlyAmong(starts, crew.accepted)).toEqual([])
       expect(unexplained.map((key) => story(crew.programs, key))).toEqual([])
-      // What somebody else had done meanwhile the sleeper does not begin when it wakes.
+      // A task that another process handled meanwhile must not start in the frozen process when it wakes.
       const startedMeanwhile = new Set(
         starts.filter(({ nowMs }) => nowMs > frozenAtMs && nowMs < wokenMs).map(({ key }) => key),
       )
@@ -171,14 +171,14 @@ describe.concurrent('members', () => {
       expect(begunAwake).toEqual([])
       expect(eventsOf(crew.programs, 'unhandled')).toEqual([])
       expect(eventsOf(crew.programs, 'dead')).toEqual([])
-      // Each death was told of by somebody, and nobody else was given up.
+      // Each crash was reported by some process, and no other process was taken for dead.
       expect(crew.gone).toEqual(['n0', 'n1'])
       if (place.ledger !== null) expect(await crew.observer.audit()).toMatchObject([{ balances: true }])
     },
   )
 })
 
-/** How long after a moment somebody began a task of these slots that was due after it. */
+/** How long after `sinceMs` another process started the first task of these slots that fell due after it. */
 async function firstElsewhere(crew: Crew, slots: readonly number[], sinceMs: number): Promise<number> {
   for (const deadlineMs = Date.now() + DEATH_WITHIN_MS; Date.now() < deadlineMs; await sleep(20)) {
     const taken = crew

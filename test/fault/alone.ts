@@ -10,7 +10,7 @@ class AloneTocsin extends Tocsin {
   }
 }
 
-/** A Tocsin that tells nobody of itself: where a test counts calls, or drops the next answer, no beat comes in between. */
+/** A Tocsin that does not join the cluster: no beat interferes where a test counts calls or drops the next reply. */
 export async function openAlone(options: StoreOptions): Promise<Tocsin> {
   const surroundings = { clock: systemClock, random: systemRandom, logger: silentLogger }
   const { store } = await openStore(options, surroundings)

@@ -1,6 +1,6 @@
 /**
- * A program of programs/ as a process of its own. It writes a line for each thing that happens into a file, and that
- * file is all that a test believes: not the engine's logs, nor what a process says about itself at its end.
+ * A program of programs/ as a process of its own. It appends a line to a file for each event, and tests judge only by that
+ * file: not by the engine's logs, nor by what a process reports about itself when it ends.
  */
 import { closeSync, existsSync, fstatSync, openSync, readSync } from 'node:fs'
 import { mkdtemp, open, readFile, rm } from 'node:fs/promises'
@@ -14,7 +14,7 @@ const LOOK_EVERY_MS = 10
 const WITHIN_MS = 30_000
 const OUTPUT_TAIL = 2_000
 
-/** A line of the file. Which fields it has depends on the event; programs/ says so. */
+/** A line of the file. Which fields it has depends on the event: see the program. */
 export interface Entry {
   readonly event: string
   /** By the machine's clock. */
@@ -42,7 +42,7 @@ export interface ProgramOptions {
   readonly [name: string]: unknown
 }
 
-/** Starts programs/<name>.mjs. Whoever starts one stops it: `stop()`, or `await using`. */
+/** Starts programs/<name>.mjs. The caller stops it: `stop()`, or `await using`. */
 export async function startProgram(
   name: string,
   options: ProgramOptions,
@@ -79,7 +79,7 @@ export class Program implements AsyncDisposable {
     this.#child = child
   }
 
-  /** Everything recorded so far. Reads without waiting, so that two who look at once do not get in each other's way. */
+  /** Everything recorded so far. Reads synchronously, so that concurrent callers cannot interleave. */
   entries(): readonly Entry[] {
     const bytes = readFrom(join(this.#folder, 'records'), this.#readBytes)
     // The last line may be half written.
@@ -94,7 +94,7 @@ export class Program implements AsyncDisposable {
     return this.entries().filter((entry) => entry.event === event)
   }
 
-  /** Waits until `holds` of what was recorded. */
+  /** Waits until `holds` returns true for what was recorded. Throws if the program ends before. */
   async until(
     what: string,
     holds: (entries: readonly Entry[]) => boolean,
@@ -123,14 +123,14 @@ export class Program implements AsyncDisposable {
     this.#child.signal(signal)
   }
 
-  /** SIGTERM: it closes its Tocsin, says so, and ends by itself. */
+  /** Sends SIGTERM. The program closes its Tocsin, records that, and exits by itself. */
   async close(): Promise<void> {
     this.signal('SIGTERM')
     await this.untilCount('closed', 1)
     await this.until('ended by itself after close()', () => !this.#child.isRunning())
   }
 
-  /** At once, without giving it a moment. What it recorded stays readable. */
+  /** Sends SIGKILL. What was recorded stays readable. */
   async kill(): Promise<void> {
     await this.#child.end('SIGKILL')
   }

@@ -8,7 +8,7 @@ export interface Fates {
   readonly cancelled: Set<string>
   /** It had been claimed when it was cancelled: delivered perhaps. */
   readonly cancelledInFlight: Set<string>
-  /** Nobody knows. */
+  /** The outcome is unknown. */
   readonly unknown: Set<string>
 }
 

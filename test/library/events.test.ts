@@ -71,7 +71,7 @@ describe('events', () => {
     ])
   })
 
-  it('error: what nobody was waiting for, and nothing is lost by it', async () => {
+  it('error: a failure in the background, by which nothing is lost', async () => {
     await using toc = await testTocsin()
     const topic = toc.topic<null>('push', { slots: 1 })
     const errors = record(toc, 'error')

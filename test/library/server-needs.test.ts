@@ -26,7 +26,7 @@ it('a topic that was declared by its name alone runs by that', async () => {
   expect(await topic.configHistory()).toMatchObject([{ patch: { declared: { merge: '1m' } } }])
 })
 
-it('topics are known once somebody created them', async () => {
+it('topics are known once they were created', async () => {
   await using toc = await testTocsin()
   expect([toc.topicNames(), toc.knows('b')]).toEqual([[], false])
   toc.topic('only.named')

@@ -293,7 +293,7 @@ describe('several writes of one transaction', () => {
     await shop.firing('a')
   })
 
-  it('what is committed for a topic that nobody consumes yet fires when somebody does', async () => {
+  it('a task committed to a topic without a consumer fires when a consumer starts', async () => {
     await using shop = await Shop.open({ consumes: false })
     const { database, topic, within } = shop
     database.transaction(() => void topic.schedule({ key: 'a', delay: 0, payload: null }, within))()

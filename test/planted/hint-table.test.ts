@@ -52,7 +52,7 @@ const plantedBugs: { name: string; caughtBy: string; plant: (sound: HintTable) =
     }),
   },
   {
-    name: 'a drop waits for a turn, and overtakes nobody',
+    name: 'a drop waits for a turn of the event loop, and comes after later calls',
     caughtBy: 'put: calls for one key keep their order, also when nobody waits for the one before',
     plant: (sound) => ({
       async drop(topic, places) {

@@ -88,7 +88,7 @@ export const hintBugs: readonly LuaBug[] = [
     to: 'local all_normal = true',
   },
   {
-    name: 'a hint that is lowered wakes nobody',
+    name: 'a hint that is lowered wakes no consumer',
     caughtBy: 'waking: lower wakes where it moved something to be the next, and not where it left it',
     file: 'hints/put',
     from: 'tell_rings()',

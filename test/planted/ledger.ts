@@ -128,7 +128,7 @@ export const ledgerBugs: readonly LedgerBug[] = [
     plant: simply(() => ({ begin: async () => true })),
   },
   {
-    name: 'whoever asks may record a start',
+    name: 'a start is recorded without a check of its holder',
     caughtBy: 'claiming: a start cannot be recorded by one who does not hold it',
     plant: simply((sound) => ({
       async begin(topic, place, stamp) {
@@ -182,7 +182,7 @@ export const ledgerBugs: readonly LedgerBug[] = [
     })),
   },
   {
-    name: 'extend prolongs all of the claim, whoever was named',
+    name: 'extend extends the whole claim, not only the named tasks',
     caughtBy: 'bearing: only what is named is extended: the others of the claim end when they would have',
     plant: () => {
       const claimed = new Map<number, Map<string, Place>>()

@@ -20,7 +20,7 @@ export function readWith({ name, file, from, to }: Omit<LuaBug, 'caughtBy'>): (n
   return (asked) => {
     const text = readLua(asked)
     if (asked !== file) return text
-    // A bug that cannot be planted would be a bug that nobody has to see.
+    // A bug that cannot be planted would count as caught.
     if (text.split(from).length !== 2)
       throw new Error(`'${name}': lua/${file}.lua has this not exactly once:\n${from}`)
     return text.replace(from, () => to)
@@ -114,7 +114,7 @@ export const luaBugs: readonly LuaBug[] = [
     to: 'local RESCUES_PER_CLAIM = 1000',
   },
   {
-    name: 'after a claim the old next ring stands, so that nearer ones wake nobody',
+    name: 'after a claim the old next ring stands, so that nearer ones wake no consumer',
     caughtBy: 'waking: a retry, a snooze and a return wake when they are next, and not when they are later',
     file: 'claim',
     from: "note('next', next_ring)",
@@ -136,7 +136,7 @@ export const luaBugs: readonly LuaBug[] = [
     to: "if not lease_end then note('lease', nil) end",
   },
   {
-    name: 'what a claim rescued wakes nobody',
+    name: 'what a claim rescued wakes no consumer',
     caughtBy: 'waking: what a rescue puts back wakes, whoever came by',
     file: 'claim',
     from: 'tell_rings()',
@@ -264,7 +264,7 @@ export const luaBugs: readonly LuaBug[] = [
     to: '',
   },
   {
-    name: 'nobody is told of poison',
+    name: 'poison is not reported',
     caughtBy: 'rescue: a third lease lost alone and begun is poison',
     file: 'shared/rescue',
     from: "redis.call('HSET', CLAIMS, 'poisoned', table.concat(poisoned, '\\n'))",
@@ -366,7 +366,7 @@ end`,
     to: "count('scheduled', #keys)",
   },
   {
-    name: 'a schedule wakes nobody',
+    name: 'a schedule wakes no consumer',
     caughtBy: 'waking: a new task wakes when it is the next of its cell, and not when it is later',
     file: 'schedule',
     from: 'tell_rings()',
@@ -436,7 +436,7 @@ end`,
     to: '',
   },
   {
-    name: 'what a cancel rescued wakes nobody',
+    name: 'what a cancel rescued wakes no consumer',
     caughtBy: 'waking: what a rescue puts back wakes, whoever came by',
     file: 'cancel',
     from: 'tell_rings()',
@@ -471,7 +471,7 @@ end`,
     to: '',
   },
   {
-    name: 'a moved task wakes nobody',
+    name: 'a moved task wakes no consumer',
     caughtBy: 'waking: a rescheduled task wakes when it comes nearer, and not when it is put off',
     file: 'reschedule',
     from: 'tell_rings()',
@@ -583,7 +583,7 @@ end`,
     to: 'write_tries(tries)',
   },
   {
-    name: 'a retry wakes nobody',
+    name: 'a retry wakes no consumer',
     caughtBy: 'waking: a retry, a snooze and a return wake when they are next, and not when they are later',
     file: 'settle',
     from: 'tell_rings()',
@@ -660,7 +660,7 @@ end`,
     to: '',
   },
   {
-    name: 'a replay wakes nobody',
+    name: 'a replay wakes no consumer',
     caughtBy: 'waking: a replay wakes',
     file: 'replay',
     from: 'tell_rings()',
@@ -674,7 +674,7 @@ end`,
     to: '',
   },
   {
-    name: 'a start is recorded for whoever says so',
+    name: 'a start is recorded without a check of its holder',
     caughtBy: 'rescue: begin is refused when the claim is not held',
     file: 'begin',
     from: 'if stamps_of({ key })[1] ~= stamp then return { now, 0 } end',
@@ -688,14 +688,14 @@ end`,
     to: '',
   },
   {
-    name: 'nobody is ever woken',
+    name: 'no consumer is ever woken',
     caughtBy: 'waking: a new task wakes when it is the next of its cell, and not when it is later',
     file: 'shared/cell',
     from: 'local function tell_rings()\n',
     to: 'local function tell_rings()\n  put_ring, put_suspect = nil, nil\n',
   },
   {
-    name: 'everybody is always woken',
+    name: 'all consumers are always woken',
     caughtBy: 'waking: a new task wakes when it is the next of its cell, and not when it is later',
     file: 'shared/cell',
     from: 'put_ring and not (meta[2] and put_ring >= tonumber(meta[2]))',
@@ -709,7 +709,7 @@ end`,
     to: '',
   },
   {
-    name: 'nobody is told of a suspect',
+    name: 'a suspect is not announced',
     caughtBy: 'waking: a suspect that is given back wakes',
     file: 'shared/cell',
     from: 'put_suspect and not (meta[3] and put_suspect >= tonumber(meta[3]))',

@@ -11,7 +11,7 @@ export interface Caught {
   readonly violation: Violation
 }
 
-/** Plants a bug into a copy of what was compiled, and runs seed after seed until somebody notices. Null: nobody did. */
+/** Plants a bug into a copy of the compiled simulator and runs seed after seed until the checker reports a violation. Returns null if none is reported. */
 export async function hunt(compiled: string, bug: PlantedBug, runsMax: number): Promise<Caught | null> {
   const copy = await mkdtemp(`${compiled}-planted-`)
   try {

@@ -37,7 +37,7 @@ const HTTP_PULL = 'src/pull/http-pull.js'
 
 export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
-    name: 'no token check: whoever settles a task ends it',
+    name: 'no token check: any settle ends the task',
     file: CELL,
     find: 'return entry?.claim?.stamp === stamp ? entry : null;',
     replace: 'return entry?.claim ? entry : null;',
@@ -231,7 +231,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'alone',
   },
   {
-    name: 'nobody reads what transactions wrote',
+    name: 'the commit feed is never read',
     file: 'src/store/commit-feed.js',
     find: 'await onCommitted(places);',
     replace: '',
@@ -260,7 +260,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     faults: ['crash'],
   },
   {
-    name: 'silence counts while whoever listens was away itself',
+    name: 'silence counts although the listening process was itself cut off',
     file: LIVENESS,
     find: 'Math.min(nowMs - this.#lookedMs, WATCHED_MS_MAX)',
     replace: 'nowMs - this.#lookedMs',
@@ -276,7 +276,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     faults: ['cut-timetable'],
   },
   {
-    name: 'whoever leaves leaves its card behind',
+    name: 'a process that leaves does not remove its card',
     file: 'src/cluster/cluster.js',
     find: 'await board.leave(this.#id).catch((error) => this.#onError(error));',
     replace: '',
@@ -344,7 +344,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     configEveryMs: 500,
   },
   {
-    name: 'ifVersion is compared with what this process last heard of, and nobody is asked',
+    name: 'ifVersion is compared with the version that this process last saw, not with the board',
     file: CONFIGS,
     find: 'if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version)',
     replace: 'if (false)',
@@ -375,7 +375,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     configEveryMs: 1_000,
   },
   {
-    name: 'whoever declares the topic anew takes back what was set live',
+    name: 'declaring the topic again reverts what was set live',
     file: 'src/api/topic-settings.js',
     find: '{ declared, patch: { declared } }',
     replace: '{ declared, live: {}, patch: { declared } }',
@@ -398,7 +398,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     isPulled: true,
   },
   {
-    name: 'whoever hung up is answered all the same, and nobody has the tasks',
+    name: 'a client that disconnected is answered all the same, and its tasks are lost',
     file: HTTP_PULL,
     find: 'if (!signal.aborted)',
     replace: 'if (true)',

@@ -258,7 +258,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     },
   },
   {
-    name: 'nobody is told of a fence',
+    name: 'a fence is not announced',
     caughtBy: 'waking: a held task that is replaced is told to its holder, with its stamp',
     plant: (sound) =>
       wrap(sound, {

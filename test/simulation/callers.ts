@@ -40,7 +40,7 @@ interface Answered {
   readonly version?: string | null
 }
 
-/** Later than any run lasts: it is still there at the end. */
+/** Later than any run lasts: such a task is still pending at the end. */
 const FAR_MS = 86_400_000
 const TAGS = ['red', 'green', 'blue']
 
@@ -59,7 +59,7 @@ const OPS = {
   purge: 1,
 }
 
-/** Programs that use Tocsin: they call at all times, from every process, and remember what they have scheduled. */
+/** Programs that use Tocsin: they call at random times, from every process, and remember what they have scheduled. */
 export class Callers {
   readonly #parts: CallersParts
   readonly #keys: string[] = []
@@ -80,7 +80,7 @@ export class Callers {
     this.#next()
   }
 
-  /** A handler schedules something in its own transaction, as long as callers call. Throws if that fails. */
+  /** Schedules a task in a handler's transaction, as long as callers are active. Throws if that fails. */
   async writeIn(life: Life, tx: Tx): Promise<number | null> {
     if (this.#parts.world.nowMs > this.#parts.untilMs) return null
     const number = this.#parts.servers.numberOf(tx)
@@ -100,7 +100,7 @@ export class Callers {
     })
   }
 
-  /** In some process that runs: one that is stopped does it when it goes on. */
+  /** Acts in a random process that runs. One that is stopped acts when it resumes. */
   #anywhere(act: (life: Life) => Promise<void>): void {
     const lives = this.#parts.lives()
     if (lives.length === 0) return
@@ -151,7 +151,7 @@ export class Callers {
     if (this.#parts.chance.is(0.25)) this.#meddle(key, task.delay as number)
   }
 
-  /** Just when it fires, or a moment before or after, somebody cancels it, moves it, or schedules it anew. */
+  /** Cancels, moves or replaces the task just when it fires, or shortly before or after. */
   #meddle(key: string, delayMs: number): void {
     const { world, chance } = this.#parts
     world.after(Math.max(0, delayMs + chance.between(-10, 60)), () =>
@@ -173,7 +173,7 @@ export class Callers {
       const answers = await life.topic.scheduleMany(tasks)
       answers.forEach((answer, i) => this.#returned(calls[i] as number, answerOf(answer)))
     } catch (error) {
-      // Part of it may be in, even if the code says that what failed did not happen.
+      // Part of the batch may be written, even if the error code says that the failed part was not.
       for (const call of calls) {
         const code = codeOf(error)
         recorder.tell({
@@ -214,7 +214,7 @@ export class Callers {
     const dead = page?.tasks ?? []
     if (dead.length === 0) return
     const { key } = this.#parts.chance.pick(dead)
-    // The key lives again by itself: then the dead one must leave it alone.
+    // The key has a live task again: replaying or purging the dead one must not touch it.
     if (this.#parts.chance.is(0.4)) await this.#schedule(life, key)
     await this.#call(life, op, key, null, null, async () => {
       if (op === 'purge') {
@@ -226,7 +226,7 @@ export class Callers {
     })
   }
 
-  /** Some writes of one transaction, with time in between; then it is committed, late perhaps, or rolled back. */
+  /** Makes some writes in one transaction, with pauses; then commits it, perhaps late, or rolls it back. */
   async #transact(life: Life, first: string | null = null): Promise<void> {
     const { chance, servers, world } = this.#parts
     const transaction = servers.begin()
@@ -251,7 +251,7 @@ export class Callers {
     await new Promise<void>((resolve) => world.after(heldMs, () => life.clock.reach(resolve)))
     life.undo.delete(undo)
     if (!tx.isOpen) return
-    // Committed as long as the process lives to say so; nobody may be told of it afterwards.
+    // Committed only while its process lives. A crash right after the commit loses the reply.
     if (isSpoiled || chance.is(0.3)) tx.rollback()
     else transaction.commit()
   }
@@ -273,7 +273,7 @@ export class Callers {
       this.#returned(call, answered)
       const { dueMs } = answered
       const [atMs, isInTransaction] = [this.#parts.world.nowMs, tx !== null]
-      // Who kept another's task wrote nothing, and told nobody of it.
+      // A call that kept an existing task wrote nothing, and no hint follows.
       if (typeof dueMs === 'number' && answered.outcome !== 'kept')
         this.acknowledged.set(key, { dueMs, atMs, life: life.name, isInTransaction })
       return answered
@@ -335,7 +335,7 @@ export class Callers {
     return key
   }
 
-  /** Rather one of the last: it is more likely to be alive. */
+  /** Prefers recent keys: they are more likely to have a live task. */
   #someKey(): string {
     const back = Math.floor(-Math.log(1 - this.#parts.chance.fraction()) * 40)
     return this.#keys[Math.max(0, this.#keys.length - 1 - back)] ?? this.#newKey()

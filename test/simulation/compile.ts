@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /**
- * The simulator as the compiler emits it, in a folder of its own: many times as fast as what the test runner makes of it.
- * Inside the project, or it would not find its packages. Whoever asks for one removes it.
+ * Compiles the simulator into a folder of its own: it runs many times as fast as what the test runner makes of it. The folder
+ * is inside the project, so that packages resolve. The caller removes it.
  */
 export function compile(): { readonly folder: string; remove(): void } {
   const folder = mkdtempSync(`${root}node_modules/.tocsin-simulation-`)

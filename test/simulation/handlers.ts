@@ -17,7 +17,7 @@ export const WAYS = {
   longer: 2,
 }
 
-/** The word in a payload that makes a task take its process down, whoever gets it. */
+/** The text in a payload that makes a task kill any process or client that handles it. */
 export const KILLER = 'killer'
 
 interface HandlerParts {

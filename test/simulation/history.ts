@@ -46,7 +46,7 @@ export interface ReturnEvent extends Happened {
   readonly outcome: string | null
   readonly dueMs: number | null
   readonly inFlight: boolean
-  /** Null: it succeeded. 'unknown-outcome': nobody knows. Any other code: it had no effect. */
+  /** Null if it succeeded. 'unknown-outcome': it may have had an effect. Any other code: it had none. */
   readonly error: string | null
   /** Of get: the version in the payload. */
   readonly version: string | null
@@ -81,7 +81,7 @@ export interface ClaimEvent extends Happened {
   readonly token: string
   /** Taken from the suspects. */
   readonly isAlone: boolean
-  /** By the simulation's clock, going by the truth's: nobody else may have it before. */
+  /** By the simulation's clock, converted from the storage's: no other claim may have the task before. */
   readonly leaseEndTrueMs: number
   readonly dueMs: number
   readonly ringMs: number
@@ -99,7 +99,7 @@ export interface ExtendEvent extends Happened {
   readonly leaseEndTrueMs: number
 }
 
-/** The truth was told how a claim of one task ended. 'lost': by whoever found its lease over. */
+/** The storage was told how the claim of one task ended. 'lost' comes from the process that found its lease expired. */
 export interface SettleEvent extends Happened {
   readonly kind: 'settle'
   readonly life: string
@@ -107,7 +107,7 @@ export interface SettleEvent extends Happened {
   readonly token: string
   readonly outcome: SettleOutcome | { readonly kind: 'lost' }
   readonly answer: 'settled' | 'stale'
-  /** When it rings again, by the truth's clock; null: it does not, or nobody was told. */
+  /** When it rings again, by the storage's clock; null if it does not, or if that is not recorded. */
   readonly ringMs: number | null
 }
 
@@ -151,7 +151,7 @@ export interface StartEvent extends Happened {
   readonly beside?: number
 }
 
-/** Somebody who is in no process of ours asks one for tasks, and waits. */
+/** A client outside of the cluster pulls tasks from a process, and waits. */
 export interface PullEvent extends Happened {
   readonly kind: 'pull'
   readonly pull: number
@@ -159,7 +159,7 @@ export interface PullEvent extends Happened {
   readonly limit: number
 }
 
-/** It was answered. `isGone`: whoever asked had hung up before. */
+/** The pull was answered. `isGone`: the client had disconnected before. */
 export interface PulledEvent extends Happened {
   readonly kind: 'pulled'
   readonly pull: number
@@ -178,7 +178,7 @@ export interface AskEvent extends Happened {
   readonly what: 'extend' | 'done' | 'failed' | 'snooze' | 'dead'
 }
 
-/** It was answered. 'failed': nobody knows. */
+/** The request was answered. 'failed': it may have had an effect. */
 export interface ToldEvent extends Happened {
   readonly kind: 'told'
   readonly ask: number
@@ -219,7 +219,7 @@ export interface ConfigEvent extends Happened {
   readonly isPaused: boolean
 }
 
-/** Somebody changes the topic's settings, in a process. */
+/** An operator changes the topic's settings, in a process. */
 export interface ConfigureEvent extends Happened {
   readonly kind: 'configure'
   readonly call: number
@@ -230,7 +230,7 @@ export interface ConfigureEvent extends Happened {
   readonly ifVersion: number | null
 }
 
-/** It answered. 'failed': it had no effect. 'unknown': nobody knows. */
+/** The change was answered. 'failed': it had no effect. 'unknown': it may have had one. */
 export interface ConfiguredEvent extends Happened {
   readonly kind: 'configured'
   readonly call: number
@@ -271,7 +271,7 @@ export interface RecordEvent extends Happened {
   readonly content: string
 }
 
-/** The board took a node's card down: it left, or somebody found it gone. */
+/** The board removed a node's card: the node left, or another one took it for dead. */
 export interface CardEvent extends Happened {
   readonly kind: 'card'
   /** Who asked for it. */
@@ -281,7 +281,7 @@ export interface CardEvent extends Happened {
   readonly of: string
   /** Since its last beat reached the board. */
   readonly silentMs: number
-  /** How often whoever asked has looked since then, by beats that reached the board; more than a few are not counted. */
+  /** How many beats of the reporting node reached the board since then; more than a few are not counted. */
   readonly looks: number
 }
 

@@ -6,7 +6,7 @@ import type { WorldClock } from './world-clock.ts'
 /** What can become of a call on a bad line. */
 export type Fate =
   | 'fine'
-  /** It arrives late, or its answer does: perhaps when nobody waits any more, and after what was sent later. */
+  /** The call or its reply arrives late: perhaps after the caller's timeout, and after calls that were sent later. */
   | 'slow'
   | 'lost-request'
   | 'lost-reply'
@@ -52,7 +52,7 @@ export class Link {
   readonly #parts: LinkParts
   /** Null: all is well, and calls arrive in the order in which they were sent. */
   noise: Noise | null = null
-  /** 'refuses': nobody is there. 'silent': whatever is sent is never heard of. */
+  /** 'refuses': connections are refused. 'silent': whatever is sent gets no reply. */
   state: 'open' | 'refuses' | 'silent' = 'open'
   /** Only these cells cannot be reached: their server is away. */
   cutCells: ReadonlySet<number> | null = null
@@ -132,7 +132,7 @@ export class Link {
   #fate(isRepeatable: boolean): Fate {
     if (this.noise === null) return 'fine'
     const drawn = this.#parts.chance.weighted(this.noise)
-    // Nobody sends twice what must not be done twice.
+    // A call that must not be repeated is never sent twice.
     const fate = drawn === 'repeated' && !isRepeatable ? 'fine' : drawn
     if (fate !== 'fine') this.#parts.onFate(fate)
     return fate

@@ -21,7 +21,7 @@ export const ATTEMPTS_MAX = 4
 const CALL_TIMEOUT_MS = 1_000
 /** A timetable that is filled by looking holds no more than so many of a topic. */
 const POLLED_MAX = 200
-/** A process that could not be opened ends, and whoever looks after it starts it again. */
+/** A process that could not open its Tocsin ends, and its supervisor restarts it. */
 const RESTART_MS = 1_000
 
 /** Made with a clock and a store of our own. */
@@ -56,7 +56,7 @@ export interface Process {
   readonly undo: Set<() => void>
   /** Of an embedded one: its own ledger. */
   readonly embedded: Ledger | null
-  /** The truth about settings, for whoever checks at the end. */
+  /** The stored settings, for the checks at the end. */
   readonly board: Board
 }
 
@@ -199,7 +199,7 @@ export class Node {
   /** It closes, and is gone when it says so. */
   async leave(): Promise<void> {
     const life = this.#life
-    // Before it is open, nobody has told it how to end well.
+    // Before it is open, it has no signal handler: it ends at once.
     if (life === null) return this.crash()
     const { recorder } = this.#parts
     recorder.tell({ kind: 'life', life: life.name, phase: 'closes' })

@@ -21,7 +21,7 @@ interface OperatorsParts {
 const CHANGES = { slots: 6, batchSize: 2, lease: 2, back: 1, pause: 2, declare: 2 }
 const RESUME_AGAIN_MS = 1_000
 
-/** People who change the settings of the running topic: one alone, or several at once, on different nodes. */
+/** Operators who change the settings of the running topic: one alone, or several at once, on different nodes. */
 export class Operators {
   readonly #parts: OperatorsParts
   #marks = 0
@@ -33,7 +33,7 @@ export class Operators {
     parts.recorder.watch((event) => {
       if (event.kind !== 'record') return
       this.#isPaused = event.isPaused
-      // Whoever pauses, and however late that takes effect: somebody resumes.
+      // However late a pause takes effect, some operator resumes.
       if (event.isPaused) this.#resumeIn(parts.chance.between(500, 5_000))
     })
   }
@@ -89,7 +89,7 @@ export class Operators {
     return { slots: null, batchSize: null, lease: null }
   }
 
-  /** Somebody saw the answer, and asks another process to change what it has perhaps not heard of. */
+  /** Continues from a version that was read elsewhere, at a process that perhaps does not know it yet. */
   #goOnFrom(version: number): void {
     const { world, chance, lives, untilMs } = this.#parts
     const all = lives()

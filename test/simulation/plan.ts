@@ -8,7 +8,7 @@ export interface NodePlan {
   /** Of its wall clock. */
   readonly skewMs: number
   readonly driftPpm: number
-  /** 'none': it only calls. 'pull': it hands tasks to whoever asks. */
+  /** 'none': it only calls. 'pull': clients pull its tasks over HTTP. */
   readonly consumes: 'none' | 'single' | 'batch' | 'transaction' | 'pull'
   readonly concurrency: number
 }
@@ -18,7 +18,7 @@ export interface Fault {
   readonly atMs: number
   /** How long it lasts, or how long until the process is back. */
   readonly forMs: number
-  /** Whom it concerns; null: everybody. */
+  /** The index of the node that it strikes; null strikes all. */
   readonly node: number | null
   /** Of a clock's step, or a rollback's lag. */
   readonly byMs: number
@@ -52,7 +52,7 @@ export interface Plan {
   readonly nodes: readonly NodePlan[]
   /** Callers call and faults strike for so long. */
   readonly spanMs: number
-  /** How often somebody calls, on average. */
+  /** The average interval between two calls. */
   readonly callEveryMs: number
   /** How often a process looks at each cell by itself: the real adapter's ten seconds, or less often in runs of hours. */
   readonly lookMs: number
@@ -61,7 +61,7 @@ export interface Plan {
   readonly slots: number
   /** How many tasks a process keeps at hand where it finds them by looking. */
   readonly polledMax?: number
-  /** How often somebody changes the topic's settings, on average. Left out: nobody does. */
+  /** The average interval between two changes of the topic's settings. Left out: they do not change. */
   readonly configEveryMs?: number
   /** Keys lie in so many cells: in few, claims take several tasks at once. */
   readonly cells: number
@@ -129,7 +129,7 @@ export interface PlanOptions {
   readonly faults?: readonly FaultKind[] | undefined
   /** How often settings are changed; by chance otherwise. */
   readonly configEveryMs?: number | undefined
-  /** The first process hands tasks to whoever asks, where a mistake shows only there; by chance otherwise. */
+  /** Clients pull from the first process, for a mistake that shows only there; at random otherwise. */
   readonly isPulled?: boolean | undefined
 }
 

@@ -22,7 +22,7 @@ export class Recorder {
     for (const see of this.#watchers) see(event)
   }
 
-  /** Whoever lies in wait for something: called in the very moment, before anybody is answered. */
+  /** Watchers of events: called at the moment of the event, before any call is answered. */
   watch(see: (event: Event) => void): () => void {
     this.#watchers.add(see)
     return () => this.#watchers.delete(see)

@@ -10,7 +10,7 @@ import { simulate } from './world.ts'
 const DEATHS = 100
 /** Long enough to be settled again before the next one. */
 const EVERY_MS = SETTLED_MS + 2_000
-/** Back before anybody has noticed, and long after. */
+/** Back before another process has noticed, and long after. */
 const AWAY_MS = [200, 1_000, 3_000, 7_000]
 /** A death is noticed within so long, and all is dealt anew. */
 const NOTICED_MS = 5_000

@@ -190,7 +190,7 @@ export class Servers {
     })
   }
 
-  /** A file, of which the process has the only connection; what was held before is nobody's now. */
+  /** A file, of which the process has the only connection; what was held before is free now. */
   embeddedFor(client: Client): { readonly ledger: Ledger; readonly board: Board; readonly truth: Board } {
     const file = this.#file as Database.Database
     const { clock } = client
@@ -226,7 +226,7 @@ export class Servers {
     }
   }
 
-  /** The truth itself, for whoever checks at the end. */
+  /** The storage itself, for the checks at the end. */
   truth(plan: Plan, embedded: Ledger | null): Pick<Ledger, 'get' | 'books'> {
     if (plan.composition === 'redis') return this.table.face
     return embedded ?? this.ledger.connect()

@@ -133,7 +133,7 @@ describe('sessions', () => {
     await expect(one.transact(async () => true, NEVER)).rejects.toMatchObject({ code: 'ledger-unavailable' })
   })
 
-  test('a call has happened when it returns, before anybody waits for it', () => {
+  test('a call has taken effect when it returns its promise', () => {
     void put(one, 'a')
     expect(keysOf(server.snapshot(TOPIC).live)).toEqual(['a'])
     void claim(other, ['a'])
@@ -259,7 +259,7 @@ describe("a caller's transaction", () => {
     await expect(one.settle(TOPIC, [settlement('a')])).rejects.toMatchObject(LOCKED)
     await expect(one.begin(TOPIC, place('a'), 1)).rejects.toMatchObject(LOCKED)
     expect(await one.extend(TOPIC, places(['a', 'b']), 1, LEASE_MS)).toEqual(['locked', 'extended'])
-    // Whoever does not hold it waits for nothing.
+    // A caller that does not hold the task does not wait.
     expect(await other.settle(TOPIC, [settlement('a')])).toMatchObject([{ answer: 'stale' }])
     await expect(one.settle(TOPIC, [settlement('b'), settlement('a')])).rejects.toMatchObject({
       code: 'interrupted',
@@ -451,7 +451,7 @@ describe("a handler's transaction", () => {
     await expectBalance()
   })
 
-  test('a grave that it fills is nobody else’s to empty before its end', async () => {
+  test('a dead task that it wrote cannot be purged by another transaction before its end', async () => {
     await one.settle(TOPIC, [settlement('a', DEAD)])
     await put(one, 'a')
     await claim(one, ['a'], { stamp: 2 })

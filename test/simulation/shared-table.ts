@@ -38,7 +38,7 @@ export class SharedTable {
   readonly face: TaskStore & HintTable
   readonly #clock: ProcessClock
   readonly #chance: Chance
-  /** Rolling back needs to know all that happened; not everybody does. */
+  /** A rollback needs a log of all changes; kept only if a plan rolls back. */
   readonly #remembers: boolean
   readonly #lookMs: number
   readonly #watchers = new Map<Watcher, { readonly topic: string; unwatch: () => void }>()

@@ -1,11 +1,11 @@
-/** A process that runs the plans it is sent, one after the other, and sends back what is kept of each. */
+/** A process that runs the plans that it is sent, one after the other, and sends back a report of each. */
 import type { Plan } from './plan.ts'
 import { run } from './run.ts'
 
 const unhandled: string[] = []
 process.on('unhandledRejection', (error) => unhandled.push(textOf(error)))
 process.on('message', (plan: Plan) => void answer(plan))
-// Whoever asked is gone.
+// The parent process is gone.
 process.on('disconnect', () => process.exit())
 
 async function answer(plan: Plan): Promise<void> {

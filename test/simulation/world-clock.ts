@@ -61,7 +61,7 @@ export class WorldClock {
     if (!isOver()) this.#nowMs = Math.max(this.#nowMs, untilMs)
   }
 
-  /** Whoever asks again and again without waiting would go on for ever. */
+  /** Throws if too much happens without time passing: a busy loop would never end. */
   #count(): void {
     if (this.#nowMs >= this.#countedMs + BUSY_MS) {
       this.#countedMs = this.#nowMs

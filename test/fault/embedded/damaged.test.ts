@@ -81,7 +81,7 @@ describe('a damaged header', () => {
     const before = readFileSync(path)
     expect(await failureOf(open())).toMatchObject(damaged)
     expect(readFileSync(path).equals(before)).toBe(true)
-    // Refused is not held: whoever puts it right can open it.
+    // A refused file is not kept open: once repaired, it can be opened.
     writeFileSync(path, '')
     await (await open()).close()
   })

@@ -12,7 +12,7 @@ import { startProgram } from '../program.ts'
 
 const MEGABYTE = 1_048_576
 const DISK_MB = 64
-/** So much is taken by somebody else, until they tidy up. */
+/** Space taken by another program, until its file is removed. */
 const TAKEN_MB = 58
 
 function canMount(): boolean {

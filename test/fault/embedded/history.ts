@@ -19,7 +19,7 @@ interface KeyHistory {
   owed: number | null
   /** Versions up to this one must not start any more: at all, or in a later life. */
   overFor: { readonly v: number; readonly afterLife: number } | null
-  /** Called, and not answered yet. In a life that was killed: nobody knows. */
+  /** Calls without a reply so far. If the process was killed, their outcome is unknown. */
   called: boolean
 }
 

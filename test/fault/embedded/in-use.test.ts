@@ -30,7 +30,7 @@ test('processes that open one file at once: exactly one gets it', { timeout: 60_
   }
 })
 
-test('whoever is refused changes nothing for the one who has it', async () => {
+test('a process that is refused changes nothing for the one that has the file open', async () => {
   using folder = temporaryFolder()
   const path = join(folder.path, 't.db')
   await using toc = await open(path)

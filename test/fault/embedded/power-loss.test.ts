@@ -53,7 +53,7 @@ function wantedAt(last: LifeEntry): Wanted {
     const { event, key, name, v } = entry
     const state = name === 'cancel' ? 'cancelled' : `pending ${v}`
     if (event === 'answer' && isSure) wanted.set(key, new Set([state]))
-    // Called, and perhaps carried out, though nobody was told so before the power went.
+    // Called, and perhaps carried out, although the call was not answered before the power failed.
     if (event === 'call') wanted.set(key, (wanted.get(key) ?? new Set(['none'])).add(state))
     if (entry === last) isSure = false
   }

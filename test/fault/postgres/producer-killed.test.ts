@@ -40,7 +40,7 @@ test(
       delayMs: DELAY_MS,
     })
     await Promise.all([consumer.untilCount('ready', 1), producer.untilCount('ready', 1)])
-    // One round that goes well: everybody has what it needs, and the clocks are known.
+    // One round without a fault: all connections are open, and the clocks are known.
     producer.signal('SIGUSR2')
     await producer.untilCount('scheduled', TASKS)
     await consumer.untilCount('end', TASKS)

@@ -38,7 +38,7 @@ const neighbours = (name: string): string[] =>
 const HELD = neighbours(HELD_NAME)[0]!
 
 test.each(COMPOSITIONS)(
-  "%s: a caller's transaction that holds rows locked holds up nobody else",
+  "%s: a caller's transaction that holds rows locked delays no other task",
   { timeout: 60_000 + 2 * LOCKED_MS },
   async (composition) => {
     const url = await postgres.createDatabase()

@@ -22,7 +22,7 @@ test.each(COMPOSITIONS)(
       await sleep(STALL_MS)
       const toMs = Date.now()
       postgres.resume()
-      // Nobody waited for all of it: calls were given up, and tried anew.
+      // No call waited for the whole stall: calls timed out and were retried.
       expect(load.of('failure').length).toBeGreaterThan(30)
       return [{ fromMs, toMs }]
     })

@@ -10,7 +10,7 @@ const DIFFERENCES_SHOWN = 5
 
 export interface LiveRow {
   readonly ringMs: number
-  /** Null: nobody has it. */
+  /** Null if it is not claimed. */
   readonly leaseMs: number | null
 }
 

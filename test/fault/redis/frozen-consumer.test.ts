@@ -41,7 +41,7 @@ test('a consumer that slept through its leases changes nothing', { timeout: 60_0
 
   // The keys live again: what the sleeper says about their former tasks must not end these.
   await topic.scheduleMany(ALL.map((key) => ({ key, delay: '1h', payload: null })))
-  // Its outcomes are recorded once the other has closed, and nobody else touches the books from here on.
+  // All outcomes are recorded once the other has closed. No other process changes the books from here on.
   await other.close()
   const before = await booksOf(redis, TOPIC)
   expect(before).toMatchObject({

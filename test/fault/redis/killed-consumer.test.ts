@@ -30,7 +30,7 @@ test('a consumer killed in mid-burst loses nothing', { timeout: 60_000 }, async 
   const dueOf = new Map(scheduled.map(({ key, dueMs }) => [key, dueMs]))
   expect(dueOf.size).toBe(TASKS)
 
-  // Also what the victim had done and not recorded: nobody can know of that, and it is done again.
+  // Including tasks that the victim had handled without recording the outcome: those are handled again.
   await eventually('all settled', async () => (await booksOf(redis, TOPIC)).done === TASKS)
   await survivor.close()
   const byVictim = starts(victim)

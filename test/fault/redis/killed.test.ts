@@ -73,7 +73,7 @@ test('a Redis killed under load, and started again', { timeout: 90_000 }, async 
   expect(books).toMatchObject({ pending: 0, claimed: 0, dead: 0 })
 })
 
-/** What became of each key, as its producer was told: when it is due; never delivered; nobody knows. */
+/** The outcome of each key as reported to its producer: due at a time, cancelled, or unknown. */
 function fates(entries: readonly Entry[]): {
   accepted: Map<string, number>
   cancelled: Set<string>

@@ -22,7 +22,7 @@ afterAll(() => redis.stop())
 
 type Timetable = NonNullable<Parameters<typeof Tocsin.open>[0]>['timetable']
 
-/** How opening fails. Whatever went wrong, no password may be in anything that somebody might log. */
+/** How opening fails. Whatever went wrong, nothing that may be logged contains a password. */
 async function openFails(timetable: Timetable): Promise<TocsinError> {
   const open = () => Tocsin.open({ timetable, callTimeout: CALL_TIMEOUT_MS, logger: false })
   const { error, answer } = await within(PATIENCE_MS, timed(open))
@@ -133,7 +133,7 @@ describe('TLS', () => {
   })
 })
 
-describe('nobody there', () => {
+describe('no server', () => {
   test('nothing listens', async () => {
     const port = await freePort()
     const error = await openFails(at({ port }, `:${WRONG}@`))

@@ -79,7 +79,7 @@ const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 const codeOf = (error: unknown) => (error as { code?: string } | undefined)?.code
 
 describe('a network that has gone silent', () => {
-  test('every call ends by its deadline; of a write nobody knows, a look may be repeated', async () => {
+  test('every call ends by its deadline: the outcome of a write is unknown, a read may be retried', async () => {
     proxy.stall()
     const ends = await Promise.all(
       CALLS.map(async ([name, call]) => ({ name, ...(await timed(() => call(toc.topic<number>(name)))) })),
@@ -160,7 +160,7 @@ test('a new connection that is never answered is given up, and the next one take
   // What Redis said has reached the proxy by now, and was swallowed.
   await turn()
   await turn()
-  // Whoever connects from now on is answered; the connection that is there has lost the reply that it waits for.
+  // New connections are answered from now on; the old connection has lost the reply that it waits for.
   proxy.resume()
   await eventually('a call works again', () => toc.topic('x').counts())
 })

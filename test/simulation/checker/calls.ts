@@ -53,7 +53,7 @@ export class Calls {
     return found
   }
 
-  /** Writes that nobody called: each call takes effect once at most, however often it was sent. */
+  /** Writes without a call: each call takes effect at most once, however often it was sent. */
   *uncalled(): Generator<WriteEvent> {
     for (const [group, writes] of this.#writes) {
       const calls = this.#calls.get(group) ?? []

@@ -147,7 +147,7 @@ function wantedAgain({ writes }: Truth): Map<string, number[]> {
   return wanted
 }
 
-/** As far as they show: a loss that nothing followed is not known to anybody. */
+/** As far as they show in the history: a lost lease without a later event is not recorded. */
 function lostLeases({ claims, settles, burials }: Truth): number {
   const taken = claims.filter(({ kind }) => kind === 'taken-over' || kind === 'convicted').length
   const told = settles.filter(

@@ -1,6 +1,6 @@
 import type { Violation } from '../history.ts'
 
-/** More of one kind tell nobody anything. */
+/** More violations of one kind add nothing. */
 const PER_INVARIANT_MAX = 20
 
 /** What the rules found, a few of each kind. */

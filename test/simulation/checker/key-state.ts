@@ -2,7 +2,7 @@
  * What the truth knows of a key, as the recorded effects say: a second, slower and simpler telling of task.ts's drawing.
  * States are never changed, so that every step can keep the one before it.
  *
- * A lease that ran out leaves a doubt. Whoever comes by may find that and put the task back, and no event tells of it.
+ * An expired lease leaves a doubt: any process may find it and put the task back, and no event records that.
  * From then on two states are possible: as it was, and lapsed. An event is wrong only if it fits neither. Going on with
  * the first while it fits loses nothing, because the second can be reached from there at any later time.
  */
@@ -16,7 +16,7 @@ export interface ClaimRecord {
   /** As the truth had it when it was claimed; null: it must not have been. */
   readonly task: LiveTask | null
   leaseEndTrueMs: number
-  /** Whether it was prolonged, or until when it lasts, was not told exactly: nobody can say whether it is over. */
+  /** Whether it was extended, or until when, is not recorded exactly: it may or may not have expired. */
   isDoubtful: boolean
   /** The one that counted. */
   settled: SettleEvent | null
@@ -33,7 +33,7 @@ export interface Holder {
 
 export interface LiveTask {
   readonly version: string
-  /** By the truth's clock; null: nobody was told. */
+  /** By the storage's clock; null if it is not recorded. */
   readonly dueMs: number | null
   readonly ringMs: number | null
   /** Where only a delay is known: when that is over, by the simulation's clock. */
@@ -41,7 +41,7 @@ export interface LiveTask {
   readonly failures: number
   /** Leases lost in a row. */
   readonly lost: number
-  /** Cancelled while somebody had it: no further attempt. */
+  /** Cancelled while it was held: no further attempt. */
   readonly marked: boolean
   readonly holder: Holder | null
 }
@@ -109,7 +109,7 @@ export function isConvictable(live: LiveTask): boolean {
   return live.holder.claim.event.isAlone && live.holder.begun
 }
 
-/** Its lease ran out, and somebody found that. `ringMs`: where it waits now, if that is known. */
+/** Its lease expired and was found. `ringMs`: when it rings now, if that is known. */
 export function lost(state: KeyState, trueMs: number, ringMs: number | null): KeyState {
   const { live } = state
   if (live === null) return state
@@ -130,7 +130,7 @@ export function lapsed(
   if (live === null || lease === 'none' || lease === 'valid') return null
   // A timetable rescues on the way, whatever it is asked.
   if (composition === 'redis') return lost(state, trueMs, null)
-  // A ledger changes nothing before somebody claims the key: that ends a cancelled one and frees a suspect, silently.
+  // A ledger changes nothing before the key is claimed: the claim ends a cancelled task and frees a suspect, without an event.
   if (live.marked || (!isConvictable(live) && live.lost + 1 >= LOSSES_OF_A_SUSPECT))
     return lost(state, trueMs, live.ringMs)
   return null

@@ -10,7 +10,7 @@ interface Revocation {
 
 /**
  * Answers that make claims from before them worthless: 'cancelled', 'rescheduled'. Per version, because of what was
- * replaced while somebody had it a delivery may still start, whatever becomes of its successor.
+ * replaced while it was held, a delivery may still start, whatever happens to its successor.
  */
 export class Revocations {
   /** In the order in which callers knew, each with the latest effect so far. */

@@ -16,7 +16,7 @@ export function fitsSettle(
   if (!isHeldUnder(state, token)) return answer === 'stale'
   // A file decides by the moment at which it was asked, and its process may have been stopped since.
   if (composition === 'embedded' && outcome.kind === 'lost' && lease === 'over') return true
-  // Nobody else may say that it is lost before it is. Its holder may settle it as long as nobody came by.
+  // No other process may report it as lost before its lease has expired. Its holder may settle it until another process finds it.
   if (outcome.kind !== 'lost' || lease === 'over') return answer === 'settled'
   return lease === 'edge' || answer === 'stale'
 }

@@ -32,7 +32,7 @@ import {
 import { fitsSettle, isHeldUnder, settled } from './settling.ts'
 import { fitsWrite, written } from './writes.ts'
 
-/** Truths count whole milliseconds, the simulation does not: so near to a lease's end nobody can tell. */
+/** The storage counts whole milliseconds, the simulation does not: so near to a lease's end, either side may be right. */
 const LEASE_EDGE_MS = 1
 
 export interface Step<E> {
@@ -161,7 +161,7 @@ export class Truth {
   leaseOf(live: LiveTask | null, { seq, trueMs }: Moment): Lease {
     if (live?.holder === undefined || live.holder === null) return 'none'
     const { event, leaseEndTrueMs } = live.holder.claim
-    // Only one process at a time has the file: what an earlier one held is nobody's.
+    // Only one process at a time has the file: what an earlier one held is free.
     const lifeEnd = this.lifeEnds.get(event.life) ?? Number.POSITIVE_INFINITY
     if (this.history.composition === 'embedded' && lifeEnd < seq) return 'over'
     if (live.holder.claim.isDoubtful) return 'edge'
@@ -328,7 +328,7 @@ export class Truth {
       live.lost + 1 > LOSSES_OF_A_SUSPECT &&
       !live.marked
     const isRight = event.cause === 'poison' ? isPoison : event.cause === 'payload' && live !== null
-    // A rescue may have found it earlier, on behalf of somebody who was not told.
+    // A rescue may have found it earlier, in a process that was not told.
     const isExpected = !isRight && event.cause === 'poison' && before.untold > 0
     this.burials.push({ event, before, lease, fit: isRight ? before : null, isExpected })
     if (isExpected) return this.#become(event, { ...before, untold: before.untold - 1 })
@@ -386,7 +386,7 @@ export class Truth {
   }
 }
 
-/** It was claimed, so it had not ended after all, and was written if nobody saw that. */
+/** It was claimed, so it had not ended after all, and was written even if no event shows that. */
 function unended(state: KeyState, version: string): KeyState {
   const { ended, grave, tally } = state
   if (grave?.version === version) return { ...state, grave: null }

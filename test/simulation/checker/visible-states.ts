@@ -1,4 +1,4 @@
-/** What onlookers may see of a key. */
+/** What a read may return for a key. */
 import type { DeadCause } from '../../../src/task.ts'
 import type { FinalState } from '../history.ts'
 import type { KeyState } from './key-state.ts'
@@ -18,7 +18,7 @@ const SAME_END_MS = 1
 
 const NONE: Seen = { state: 'none', version: null, deadCause: null, failures: null, dueMs: null }
 
-/** All that somebody may see who looks at the key in this state, at this moment. */
+/** All states that a read of the key may return in this state, at this moment. */
 export function seenOf(truth: Truth, state: KeyState, at: { seq: number; trueMs: number }): Seen[] {
   const { live } = state
   if (live === null) return seenOfEnded(truth, state)

@@ -86,7 +86,7 @@ export function written(state: KeyState, lease: Lease, event: WriteEvent): KeySt
     case 'purged':
       return grave === null ? state : { ...state, grave: null, tally: counted(state.tally, 'purged') }
     default: {
-      // Nobody had it any more, and it was cancelled when somebody did: whoever asks then ends it.
+      // Its lease had expired, and it was cancelled while it was held: the next call on the key ends it.
       const ends = event.op === 'reschedule' && event.outcome === 'not-found' && live?.marked === true
       return ends && lease !== 'valid' ? finished(state, 'cancelled', event.trueMs) : state
     }

@@ -7,7 +7,7 @@ import { convict, end, free } from './endings.ts'
 import { FREE, isHeld, type LiveRow } from './rows.ts'
 import type { Statement } from './statement.ts'
 
-/** A row is somebody else's at this moment: it is looked at again after so long. */
+/** A row that another transaction has locked is looked at again after this time. */
 const LOCKED_MS = 300
 
 export function claim(
@@ -63,7 +63,7 @@ function take(
   return { kind: 'ours', task: claimedTaskOf(topic, taken) }
 }
 
-/** Null: nobody of this session holds it under that stamp. By its token alone, as long as nobody took it. */
+/** Returns null if this session does not hold it under that stamp. By its token alone, as long as no other claim took it. */
 export function heldUnder({ draft, session }: Statement, place: Place, stamp: number): LiveRow | null {
   const row = draft.row(place)
   return row !== undefined && row.session === session && row.stamp === stamp ? row : null

@@ -6,13 +6,13 @@ import type { TopicTable } from './topic-table.ts'
 
 /**
  * What a statement or a transaction has written and not committed, of one topic: seen by itself alone. Rows are what is
- * committed, with what it wrote itself laid over them. What it touches cannot change below, for nobody else may.
+ * committed, with what it wrote itself laid over them. What it touches is locked, so it cannot change below.
  */
 export class TopicDraft {
   readonly #topic: string
   readonly #table: TopicTable
   readonly #locks: Locks
-  /** Whoever outlives a statement has to lock; null: nobody comes in between. */
+  /** A transaction that outlives a statement has to lock; null if nothing can come in between. */
   readonly #owner: object | null
   readonly #locked = new Set<string>()
   readonly #live = new Map<string, { readonly place: Place; readonly row: LiveRow | null }>()
@@ -40,17 +40,17 @@ export class TopicDraft {
   /** The same, for one who is about to write to it. */
   rowForUpdate(place: Place): LiveRow | undefined {
     const row = this.row(place)
-    // What somebody else has inserted and not committed is not there, for whoever does not insert it, too.
+    // A row that another transaction has inserted and not committed is invisible to a statement that does not insert it.
     if (row !== undefined) this.#lock(this.#rowName(place))
     return row
   }
 
-  /** For one who inserts where there is nothing: somebody else may have done so, and not committed. */
+  /** For an insert where there is no row: another transaction may have inserted one, and not committed. */
   lockPlace(place: Place): void {
     this.#lock(this.#rowName(place))
   }
 
-  /** There is such a row, and somebody else's transaction is at it. */
+  /** Returns true if there is such a row, locked by another transaction. */
   isLocked(place: Place): boolean {
     return this.row(place) !== undefined && this.#isOthers(this.#rowName(place))
   }
@@ -79,7 +79,7 @@ export class TopicDraft {
     return this.#isOthers(this.#graveName(place))
   }
 
-  /** Whatever lay there was asked for before. One that is new is nobody's to see, and its key is locked. */
+  /** Whatever lay there was asked for before. A new one is invisible to others, and its key is locked. */
   setGrave(place: Place, now: EndedRow | null): void {
     const address = addressOf(place)
     const known = this.#graves.get(address)

@@ -6,7 +6,7 @@ import type { Place } from '../../../src/timetable.ts'
 import { endedRow, type LiveRow } from './rows.ts'
 import type { Statement } from './statement.ts'
 
-/** Whoever held it does not any more. */
+/** It is not held any more. */
 export function free({ draft }: Statement, { session }: LiveRow): void {
   if (session !== null) draft.count('claimed', -1)
 }

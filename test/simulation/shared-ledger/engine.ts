@@ -10,7 +10,7 @@ export interface ServerClock {
   monotonicNow(): number
 }
 
-/** Whoever listens is told of what rings before the next look at the news. As PostgreSQL's ledger has it. */
+/** Listeners are notified of tasks that ring before the next read of the commit feed, as in PostgreSQL's ledger. */
 export const TELL_WITHIN_MS = 2_000
 
 type Listener = (topic: string) => void
@@ -21,7 +21,7 @@ export class Engine {
   readonly #tables = new Map<string, TopicTable>()
   readonly #listeners = new Set<Listener>()
   readonly locks = new Locks()
-  /** Transactions that nobody has ended yet. */
+  /** Open transactions. */
   readonly open = new Set<{ rollback(): void }>()
   #generation = 0
 
@@ -48,7 +48,7 @@ export class Engine {
     if (!this.#tables.has(topic)) this.#tables.set(topic, new TopicTable())
   }
 
-  /** Without an owner, it has to be applied or thrown away before anybody else has a turn. */
+  /** Without an owner, it has to be applied or discarded before any other statement runs. */
   draft(topic: string, owner: object | null): TopicDraft {
     return new TopicDraft(topic, this.table(topic), this.locks, owner)
   }

@@ -69,7 +69,7 @@ export class HandlerTransactions {
   }
 }
 
-/** Nobody but the server ends a handler's transaction before its time. */
+/** Only the server ends a handler's transaction before its time. */
 function checkConnected(transaction: Transaction): void {
   if (!transaction.isOpen)
     throw new TocsinError(

@@ -1,6 +1,6 @@
 import { TocsinError } from '../../../src/errors.ts'
 
-/** What an open transaction wrote or held, by name: nobody else writes there before it is over. */
+/** The rows that open transactions have written or locked, by name: no other transaction writes them before the end. */
 export class Locks {
   readonly #owners = new Map<string, object>()
 

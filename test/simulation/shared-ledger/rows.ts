@@ -3,7 +3,7 @@ import type { SeenEndedRow, SeenLiveRow, WaitingRow } from '../../../src/ledgers
 import type { Place } from '../../../src/timetable.ts'
 
 export interface LiveRow extends SeenLiveRow, WaitingRow {
-  /** Who holds it: the token is the session and the stamp of the claim. Null: nobody. */
+  /** Who holds it: the token is the session and the stamp of the claim. Null if it is not held. */
   readonly session: number | null
   readonly stamp: number | null
   /** By the server's steady clock. */
@@ -22,7 +22,7 @@ export interface Moment {
   readonly steadyMs: number
 }
 
-/** Nobody has it. */
+/** Not held. */
 export const FREE = { session: null, stamp: null, lease_ms: null, started: 0 } as const
 
 /** What names a task inside its topic. Neither part has a slash that could be mistaken: the first is a number. */
@@ -30,7 +30,7 @@ export function addressOf({ cell, key }: Place): string {
   return `${cell}/${key}`
 }
 
-/** A live claim is a lease that has not ended, whoever's it is, and nothing else. */
+/** A live claim is a lease that has not expired, of any session. */
 export function isHeld({ session, lease_ms }: LiveRow, { steadyMs }: Moment): boolean {
   return session !== null && (lease_ms as number) > steadyMs
 }

@@ -11,7 +11,7 @@ import type { Statement } from './statement.ts'
 export const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 
-/** Null: it is held under that stamp, but somebody else's transaction is at it. */
+/** Returns null if it is held under that stamp, but another transaction has locked it. */
 export function settleOne(statement: Statement, settlement: LedgerSettlement): LedgerSettled | null {
   const { draft, moment } = statement
   const { outcome } = settlement

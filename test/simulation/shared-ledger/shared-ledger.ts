@@ -37,7 +37,7 @@ export class SharedLedger {
 
   /**
    * A process opens it. Who listens is told of what it writes that rings within `tellWithinMs`; where all processes share
-   * a timetable besides, nobody need be told, and it is 0.
+   * a timetable besides, no notification is needed, and it is 0.
    */
   connect({ tellWithinMs = TELL_WITHIN_MS } = {}): SharedSession {
     return new SharedSession(this.#engine, ++this.#sessions, tellWithinMs)
@@ -59,7 +59,7 @@ export class SharedLedger {
     return byRing.slice(0, byRing.size)
   }
 
-  /** What is committed of a topic, for whoever checks. */
+  /** What is committed of a topic, for the checks. */
   snapshot(topic: string): Snapshot {
     const table = this.#engine.table(topic)
     const states = Array.from({ length: DEAD }, (_, n) => table.byEnd(n + 1))

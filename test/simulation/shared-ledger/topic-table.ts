@@ -15,7 +15,7 @@ export class TopicTable {
   /** In the order in which they are loaded. */
   readonly byRing = new SortedList<LiveRow>(compareRings)
   readonly counters = Object.fromEntries(COUNTERS.map((name) => [name, 0])) as Counters
-  /** What callers' transactions wrote that are over, and nobody has asked for yet. */
+  /** What callers' committed transactions wrote, and the commit feed has not delivered yet. */
   readonly committed: Place[] = []
 
   row({ cell, key }: Place): LiveRow | undefined {

@@ -19,7 +19,7 @@ export class Transaction {
     engine.open.add(this)
   }
 
-  /** A spoiled one, too, is open until somebody ends it. */
+  /** A failed transaction, too, is open until its caller ends it. */
   get isOpen(): boolean {
     return this.#state !== 'over'
   }
@@ -58,7 +58,7 @@ export class Transaction {
     if (this.#state === 'over') throw overTx()
     const isSpoiled = this.isSpoiled
     this.#end()
-    // PostgreSQL answers 'ROLLBACK', and hopes that somebody reads it.
+    // PostgreSQL answers a COMMIT of a failed transaction with 'ROLLBACK', which callers often do not read.
     if (isSpoiled)
       throw new TocsinError(
         'ledger-refused',

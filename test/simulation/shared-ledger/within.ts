@@ -8,7 +8,7 @@ import { findAll } from './listings.ts'
 import type { Statement } from './statement.ts'
 import type { Transaction } from './transaction.ts'
 
-/** Writes in a caller's transaction. Whoever keeps a timetable hears of them in the news, once it is committed. */
+/** Writes in a caller's transaction. Timetables learn of them from the commit feed, once it is committed. */
 export function within(transaction: Transaction, session: number): LedgerTransaction {
   const write = <T>(topic: string, doing: string, work: (statement: Statement) => T): Promise<T> =>
     answered(() => transaction.write(topic, session, doing, work))

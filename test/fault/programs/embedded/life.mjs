@@ -76,7 +76,7 @@ async function lane(number) {
 
 process.on('SIGUSR2', () => (goesOn = false))
 const close = async () => {
-  // Calls under way are answered first: nobody calls what is closed.
+  // Calls in progress are answered first: none may reach a closed Tocsin.
   goesOn = false
   await finished
   await toc.close()

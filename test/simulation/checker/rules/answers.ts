@@ -21,7 +21,7 @@ export function checkAnswers({ calls }: Truth, findings: Findings): void {
     const writes = calls.writesOf(record)
     if (call.op === 'schedule') checkSchedule(record, returned, writes, calls.committed, findings)
     else if (returned.error === null && returned.outcome !== null) {
-      // Rolled back, as far as anybody can tell.
+      // Rolled back, as far as the history shows.
       if (call.tx !== null && !calls.committed.has(call.tx)) continue
       if (writes.some((write) => isAnswer(write, returned))) continue
       const what = `${call.op} of ${call.key} by ${call.life} answered ${said(returned)}`
@@ -38,7 +38,7 @@ export function checkAnswers({ calls }: Truth, findings: Findings): void {
     // A version that is written twice is told of where that is looked for. What is swept by a tag has no calls of its
     // own, and what is purged twice is not there the second time.
     if (write.op === 'schedule' && !calls.byVersion.has(write.version ?? ''))
-      findings.add('I2', write.seq, `${what}, but nobody had called it`)
+      findings.add('I2', write.seq, `${what}, but no call had requested it`)
   }
 }
 

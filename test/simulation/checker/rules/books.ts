@@ -31,13 +31,13 @@ export function checkBooks(truth: Truth, findings: Findings): void {
   if (audit !== null && !audit.balances)
     findings.add('I12', -1, 'the books and the rows, counted one by one, do not agree')
   // One too many only rings in vain.
-  // A timetable that is filled by looking does not have what somebody else wrote within the last second.
+  // A timetable that is filled by polling does not have what another process wrote within the last second.
   const isLookedAt = truth.history.composition === 'alone'
   if (audit !== null && audit.missing !== 0 && !isLookedAt)
     findings.add('I13', -1, `${audit.missing} live tasks were missing in the timetable`)
 }
 
-/** `inDoubt`: claims whose lease is over, of which nobody knows whether somebody found that. */
+/** `inDoubt`: claims whose lease has expired, and that may or may not have been found. */
 function expectedBooks(truth: Truth): { expected: Books; inDoubt: number } {
   const { ending } = truth.history
   const finals = new Map(ending.keys.map((final) => [final.key, final]))

@@ -1,6 +1,6 @@
 /**
  * I2, I3, I4, I6, I7, I9, I10 as far as claims can break them: the truth gives away a task only if it lives, its time has
- * come, and nobody has it.
+ * come, and it is not held.
  */
 import { LOSSES_OF_A_SUSPECT } from '../../../../src/values/rescue.ts'
 import type { Findings } from '../findings.ts'
@@ -39,7 +39,7 @@ export function checkClaims({ claims, history: { composition } }: Truth, finding
     const lost = live.lost + (kind === 'taken-over' ? 1 : 0)
     if (lost >= LOSSES_OF_A_SUSPECT && !event.isAlone)
       tell('I10', `not alone, though it had lost ${lost} leases in a row`)
-    // Where a timetable put it after a lost lease, nobody was told.
+    // When a timetable lets it ring after a lost lease is not recorded.
     const isKnown = kind === 'taken' || composition !== 'redis'
     if (isKnown && live.ringMs !== null && event.ringMs < live.ringMs)
       tell('I3', `as if it rang at ${event.ringMs}, and it rings at ${live.ringMs}`)

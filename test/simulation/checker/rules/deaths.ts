@@ -19,7 +19,8 @@ export function checkDeaths(truth: Truth, findings: Findings): void {
     if (live === null) findings.add('I9', event.seq, `${what}, but it was not alive`)
     else {
       const holder = live.holder?.claim.event
-      const held = holder === undefined ? 'nobody had it' : `it was held ${holder.isAlone ? '' : 'not '}alone`
+      const held =
+        holder === undefined ? 'it was not held' : `it was held ${holder.isAlone ? '' : 'not '}alone`
       const begun = live.holder?.begun === true ? 'its start on record' : 'no start on record'
       findings.add('I10', event.seq, `${what}, but ${held}, ${begun}, after ${live.lost} lost leases`)
     }
@@ -49,7 +50,7 @@ function problemOf(
     return failures + 1 >= attemptsMax ? null : `it failed ${failures + 1} times of ${attemptsMax}`
   if (cause === 'payload')
     return claim?.starts.length === 0 ? null : 'its payload had been given to a handler already'
-  if (cause !== 'handler') return `nobody dies of ${cause} here`
+  if (cause !== 'handler') return `${cause} is no cause of death here`
   const isRejected = claim?.starts.some(({ life, run }) => {
     const end = truth.ends.get(`${life}\0${run}`)
     return end?.outcome === 'dead' && end.seq < seq

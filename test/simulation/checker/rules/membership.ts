@@ -1,7 +1,7 @@
 /**
- * L2: when everybody has had time to see who is there, each slot has one owner among the processes that consume, each of
- * them has its share by capacity, only it claims there, and all stays as it is. I15: nobody is found gone who was not
- * silent for long enough, while whoever says so was there to listen.
+ * L2: once all processes have had time to see the members, each slot has one owner among the processes that consume, each of
+ * them has its share by capacity, only the owner claims there, and no slot moves. I15: no process is taken for dead that was not
+ * silent for long enough, while the process that reports it was itself able to listen.
  */
 import { cellOf } from '../../../../src/values/cell.ts'
 import { BEAT_MS, GONE_MS } from '../../../../src/cluster/liveness.ts'

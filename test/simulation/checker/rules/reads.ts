@@ -1,5 +1,5 @@
 /**
- * I14: whoever looks sees the key as it was at some moment while he looked. So what was acknowledged before is never
+ * I14: a read returns the key as it was at some moment during the read. So what was acknowledged before is never
  * 'not-found', unless it may have ended where no ledger remembers it.
  */
 import { type CallRecord, firstAfter } from '../calls.ts'

@@ -1,6 +1,6 @@
 /**
  * I16: versions of a topic's settings follow each other, and each is made by one change of what that change is about. I17: what a change answers is so.
- * I18: who knows that the topic is paused claims nothing. L8: everybody has the newest settings within a second.
+ * I18: a process that knows that the topic is paused claims nothing. L8: all processes have the newest settings within a second.
  */
 import type {
   ClaimEvent,
@@ -16,7 +16,7 @@ import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
 import { Stability } from '../stability.ts'
 
-/** Within so long everybody has heard, lines and rounding included. */
+/** Within this time all processes know a change, latency and rounding included. */
 const HEARD_MS = 1_200
 /** What was being claimed when the news came may still be under way: a call to each server, a second at most. */
 const CLAIM_MS = 2_500
@@ -54,7 +54,7 @@ export function checkSettings({ history }: Truth, findings: Findings): void {
       `version ${config.version} is in force, and the changes led to ${current?.version}`,
     )
   if (config.isPaused)
-    findings.add('I17', -1, 'the topic is still paused, and everybody who asked was told otherwise')
+    findings.add('I17', -1, 'the topic is still paused, and all processes report otherwise')
   const past = Array.from({ length: Math.min(100, config.version) }, (_, n) => config.version - n)
   if (config.past.join() !== past.join())
     findings.add('I16', -1, `the history has ${config.past.join()} instead of ${past.join()}`)
@@ -131,7 +131,7 @@ class Hearing {
   #changedMs = 0
   #version = 0
   readonly #told = new Set<string>()
-  /** Nobody else writes there, and nobody tells: who changes it knows with the answer, which a slow file may hold up. */
+  /** No other process writes there, and there are no notifications: the process that changes it knows by the reply, which a slow file may delay. */
   readonly #isAlone: boolean
   readonly #asking = new Map<number, string>()
 

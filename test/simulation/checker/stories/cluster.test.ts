@@ -122,7 +122,7 @@ class Cluster {
 
   ends(): History {
     const isDone = this.story.lastCall > 0
-    // Something has to happen for somebody to look.
+    // The checker looks only when an event happens.
     this.story.tell({ kind: 'fault', fault: 'wipe', phase: 'begin', life: null })
     return this.story.ends(isDone ? { a: 'done v1' } : {}, isDone ? { done: 1 } : {})
   }
@@ -138,22 +138,22 @@ const pair = (): Cluster =>
 
 describe('L2: slots', () => {
   tells('', 'each has one owner', () => pair().after(SETTLED))
-  tells('', 'nobody looks before they had time', () => pair().owns('n2/1', 4).after(1_000))
+  tells('', 'not checked before they had time', () => pair().owns('n2/1', 4).after(1_000))
   tells('L2', 'one has none', () => pair().owns('n2/1', 4, 2).owns('n1/1', 4, 0, 1).after(SETTLED))
   tells('L2', 'one has two', () => pair().owns('n2/1', 4, 1, 3).after(SETTLED))
   tells('L2', 'one process has more than its share', () =>
     pair().owns('n1/1', 4, 0, 1, 2).owns('n2/1', 4, 3).after(SETTLED),
   )
-  tells('L2', 'somebody deals as many as there were before', () =>
+  tells('L2', 'one divides as many slots as there were before', () =>
     pair().record(1, { slots: 8 }).hears('n1/1', 1).hears('n2/1', 1).after(SETTLED),
   )
-  tells('L2', 'of one that died, nobody took them over', () =>
+  tells('L2', 'of one that crashed, not taken over', () =>
     pair().after(SETTLED).crashes('n2/1').after(SETTLED),
   )
   tells('', 'of one that died, the other took them over', () =>
     pair().after(SETTLED).crashes('n2/1').after(5_000).owns('n1/1', 4, 0, 1, 2, 3).after(SETTLED),
   )
-  tells('L2', 'of one that left, nobody took them over for seconds', () =>
+  tells('L2', 'of one that left, not taken over for seconds', () =>
     pair().after(SETTLED).leaves('n2/1').after(2_100),
   )
   tells('L2', 'they change hands for no reason', () =>
@@ -167,14 +167,14 @@ describe('L2: slots', () => {
       .owns('n1/1', 4, 0, 1, 2, 3)
       .after(SETTLED),
   )
-  tells('', 'a line to the timetable has nothing to do with it, and keeps nobody', () =>
+  tells('', 'a faulty link to the timetable does not matter', () =>
     pair().fault('cut-timetable', 'begin').after(SETTLED),
   )
   tells('L2', 'a line to the timetable is no excuse', () =>
     pair().owns('n2/1', 4, 2).fault('cut-timetable', 'begin').after(SETTLED),
   )
   const cut = (phase: 'begin' | 'end') => ['cut-ledger', phase, { isEverybody: true }] as const
-  tells('', 'nobody reaches the board, and all stays as it is', () =>
+  tells('', 'no process reaches the board, and no slot moves', () =>
     pair()
       .after(SETTLED)
       .fault(...cut('begin'))
@@ -182,7 +182,7 @@ describe('L2: slots', () => {
       .fault(...cut('end'))
       .after(1_000),
   )
-  tells('L2', 'nobody could reach the board, and one takes all', () =>
+  tells('L2', 'no process could reach the board, and one takes all', () =>
     pair()
       .after(SETTLED)
       .fault(...cut('begin'))
@@ -194,7 +194,7 @@ describe('L2: slots', () => {
   tells('', 'claimed by its owner', () =>
     pair().after(SETTLED).after(1).fault('wipe', 'begin').after(5_000).does('n2/1'),
   )
-  tells('L2', 'claimed by somebody else', () =>
+  tells('L2', 'claimed by another process', () =>
     pair().after(SETTLED).after(1).fault('wipe', 'begin').after(5_000).does('n1/1'),
   )
 })
@@ -233,7 +233,7 @@ describe('I16: versions', () => {
       .record(2, { asked: { ...ASKED, expected: 0, changeId: 'c1', mark: 'm1', content: setTo('v1') } })
       .hears('n1/1', 2),
   )
-  tells('', 'somebody was faster', () =>
+  tells('', 'another change was faster', () =>
     alone()
       .record(1)
       .record(1, {
@@ -256,7 +256,7 @@ describe('I16: versions', () => {
       })
       .hears('n1/1', 1),
   )
-  tells('I16', 'refused, though nobody was faster', () =>
+  tells('I16', 'refused, though no change was faster', () =>
     alone()
       .record(0, { op: 'change', isOurs: false })
       .record(1, { version: 0, content: setTo('v0'), isOurs: false }),
@@ -288,7 +288,7 @@ describe('I17: what a change answers', () => {
   tells('I17', 'failed, and done later', () =>
     alone().asks().answers('failed').after(500).record(1).hears('n1/1', 1),
   )
-  tells('', 'nobody knows', () => alone().asks().answers('unknown').after(500).record(1).hears('n1/1', 1))
+  tells('', 'unknown outcome', () => alone().asks().answers('unknown').after(500).record(1).hears('n1/1', 1))
   tells('', 'another version was in force', () =>
     alone().record(1).hears('n1/1', 1).asks({ mark: 'x', ifVersion: 0 }).answers('conflict'),
   )
@@ -299,7 +299,7 @@ describe('I17: what a change answers', () => {
   tells('I17', 'it took the place of another version', () =>
     alone().record(1).asks({ mark: 'm2', ifVersion: 0 }).record(2).hears('n1/1', 2).answers('ok', 2),
   )
-  tells('I17', 'paused, and nobody did', () => alone().asks({ op: 'pause', mark: null }).answers('ok'))
+  tells('I17', 'paused, and no record says so', () => alone().asks({ op: 'pause', mark: null }).answers('ok'))
   tells('I17', 'resumed, and it is still paused', () =>
     alone()
       .record(1, { isPaused: true })

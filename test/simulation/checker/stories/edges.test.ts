@@ -51,7 +51,7 @@ describe('answers', () => {
       .answer('not-found')
       .ends({}, { purged: 1 }),
   )
-  tells('I6', 'kept by nobody', () =>
+  tells('I6', 'kept, though there was none', () =>
     doneOf(
       due().call('schedule', 'a', { version: 'v2' }).answer('kept', { dueMs: 100 }).done('a', 'v1', 't1'),
     ),
@@ -134,7 +134,7 @@ describe('leases that ran out', () => {
     (c) => doneOf(held(c).at(2_000).done('a', 'v1', 't2', { ringMs: 1_900, deliveries: 2 }), c),
     ['redis'],
   )
-  tells('', 'who lost it says that its attempts are used up, and nobody listens', () =>
+  tells('', 'its former holder reports that its attempts are used up, and is ignored', () =>
     doneOf(
       held()
         .at(2_000)
@@ -247,7 +247,7 @@ describe('extensions', () => {
   )
   tells(
     'I7',
-    'extended after its lease was over, when nobody had come by, and taken before it is over again',
+    'extended after its lease had expired unnoticed, and taken before it expires again',
     (c) =>
       doneOf(
         held(c)
@@ -328,7 +328,7 @@ describe('processes that close', () => {
   )
   tells(
     '',
-    "without a word about what they held: it is nobody's where they had the file for themselves",
+    'without a word about what they held: it is free where they had the file for themselves',
     (c) =>
       doneOf(
         held(c)
@@ -373,7 +373,7 @@ describe('what was asked for', () => {
 
 describe('what handlers did', () => {
   tells('', 'done, and recorded as done', () => doneOf(due().withHandlers().done('a', 'v1', 't1')))
-  tells('I1', 'recorded as done, and nobody did it', () =>
+  tells('I1', 'recorded as done, and no handler did it', () =>
     doneOf(held().withHandlers().settle('a', 't1', DONE)),
   )
   tells('I1', 'recorded as done before it was', () =>

@@ -17,7 +17,7 @@ describe('figures', () => {
       .start('a', 'v1')
       .cancel('a', 'in-flight')
       .cancel('b')
-      .cancel('nobody', 'not-found')
+      .cancel('absent', 'not-found')
       .call('schedule', 'd', { version: 'v4', tx: 1 })
       .answer('created', { dueMs: 1e9 })
       .call('schedule', 'e', { version: 'v5', tx: 2 })

@@ -73,7 +73,7 @@ describe('I10 dead if and only if', () => {
   )
   breaks(
     'I10',
-    'rejected by nobody',
+    'rejected without a handler',
     (c) => dead(held(c).start('a', 'v1').end('throw').settle('a', 't1', REJECTED), 'handler'),
     ALL,
   )
@@ -85,7 +85,7 @@ describe('I10 dead if and only if', () => {
       'payload',
     ),
   )
-  breaks('I10', 'too late, which nobody asked for', () =>
+  breaks('I10', 'too late, which was not requested', () =>
     dead(
       held().settle('a', 't1', { kind: 'dead', cause: 'late', error: 'no', failed: false }),
       'late' as never,
@@ -146,7 +146,7 @@ describe('I10 dead if and only if', () => {
     LEDGERS,
   )
   fine(
-    'poison, found by a rescue on behalf of somebody who was not told, and scheduled anew before anybody is',
+    'poison, found by a rescue of a process that was not told, and scheduled anew before any is',
     (c) =>
       suspect(c)
         .claim('a', 'v1', 't3', { isAlone: true, deliveries: 3 })

@@ -8,7 +8,7 @@ describe('I12 the books balance', () => {
     due().done('a', 'v1', 't1').ends({ a: 'done v1' }, books, more)
   breaks('I12', 'one too few', () => done({ scheduled: 2, done: 1 }))
   breaks('I12', 'balanced, and wrong', () => done({ scheduled: 1, cancelled: 1 }))
-  breaks('I12', 'one pending that nobody knows', () => done({ scheduled: 2, done: 1, pending: 1 }))
+  breaks('I12', 'one pending that is unknown', () => done({ scheduled: 2, done: 1, pending: 1 }))
   breaks('I12', 'claimed instead of pending', () =>
     new Story().schedule('a', 'v1', 1e9).ends({ a: 'pending v1' }, { claimed: 1 }),
   )
@@ -28,7 +28,7 @@ describe('I12 the books balance', () => {
     done(DONE_A, { audit: { balances: false, missing: 0, orphaned: 0 } }),
   )
   fine(
-    'a claim whose lease is over at the end: nobody knows whether it was found',
+    'a claim whose lease is over at the end: it may or may not have been found',
     (c) => held(c).ends({ a: 'pending v1' }, { pending: 1 }, { settledBeforeMs: 0 }),
     ['redis', 'embedded'],
   )

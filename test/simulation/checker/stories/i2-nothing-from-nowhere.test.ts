@@ -10,10 +10,10 @@ describe('I2 nothing from nowhere', () => {
   breaks('I2', 'other tags', () => told({ tags: ['red'] }))
   breaks('I2', 'another priority', () => told({ priority: 'low' }))
   breaks('I2', 'another due time', () => told({ dueMs: 99 }))
-  breaks('I2', 'a version that nobody wrote', () =>
+  breaks('I2', 'a version that was never written', () =>
     due().done('a', 'v1', 't1').start('a', 'v9').ends({ a: 'done v1' }, DONE_A),
   )
-  breaks('I2', 'a claim of a version that nobody wrote', () =>
+  breaks('I2', 'a claim of a version that was never written', () =>
     due()
       .done('a', 'v1', 't1')
       .claim('b', 'v9', 't2')
@@ -49,12 +49,12 @@ describe('I2 nothing from nowhere', () => {
       .settle('b', 't2', DONE)
       .ends({ a: 'done v1', b: 'done v2' }, { done: 2 }),
   )
-  breaks('I2', 'written, and nobody had called it', () =>
+  breaks('I2', 'written without a call', () =>
     new Story()
       .write('schedule', 'a', 'created', { version: 'v1', dueMs: 1e9 })
       .ends({ a: 'pending v1' }, { pending: 1 }),
   )
-  breaks('I2', 'something is there at the end that nobody wrote', () =>
+  breaks('I2', 'a task is there at the end that was never written', () =>
     new Story().ends({ a: 'done v1' }, {}),
   )
 })

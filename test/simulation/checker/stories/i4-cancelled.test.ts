@@ -24,11 +24,11 @@ describe('I4 cancelled means never delivered', () => {
   )
   breaks(
     'I4',
-    'cancelled, though somebody had it',
+    'cancelled, though it was held',
     (c) => held(c).cancel('a').ends(cancelledA(c), CANCELLED_A),
     ALL,
   )
-  breaks('I4', 'in flight, though nobody had it', () =>
+  breaks('I4', 'in flight, though it was not held', () =>
     due().cancel('a', 'in-flight').ends({ a: 'pending v1' }, { pending: 1 }, { settledBeforeMs: 50 }),
   )
   breaks(
@@ -78,7 +78,7 @@ describe('I4 cancelled means never delivered', () => {
     ALL,
   )
   fine(
-    'in flight, and its lease runs out: nobody need tell',
+    'in flight, and its lease expires: no event need follow',
     (c) => held(c).cancel('a', 'in-flight').ends(cancelledA(c), CANCELLED_A),
     ALL,
   )
@@ -89,7 +89,7 @@ describe('I4 cancelled means never delivered', () => {
     ALL,
   )
   fine(
-    'in flight, its lease runs out, and whoever asks to move it ends it',
+    'in flight, its lease runs out, and a call that moves it ends it',
     (c) =>
       held(c)
         .cancel('a', 'in-flight')
@@ -122,7 +122,7 @@ describe('I4 cancelled means never delivered', () => {
       .stale('a', 't1', DONE)
       .ends({ a: 'cancelled v2' }, CANCELLED_A),
   )
-  fine('swept by a tag: nobody called for this key', () =>
+  fine('cancelled by tag, without a call for this key', () =>
     due().write('cancel', 'a', 'cancelled').ends({ a: 'cancelled v1' }, CANCELLED_A),
   )
   fine('of a transaction, which answers before it commits', () =>

@@ -24,7 +24,7 @@ describe('I5 rescheduled means not before', () => {
         .ends({ a: 'pending v1' }, { pending: 1 }),
     ALL,
   )
-  breaks('I5', 'rescheduled, though somebody had it', () =>
+  breaks('I5', 'rescheduled, though it was held', () =>
     held().reschedule('a', 'rescheduled', 1e9).ends({ a: 'pending v1' }, { pending: 1 }),
   )
   breaks('I5', 'rescheduled, though there was nothing', () =>
@@ -37,7 +37,7 @@ describe('I5 rescheduled means not before', () => {
       .reschedule('a', 'rescheduled', 1e9)
       .ends({ a: 'pending v1' }, { pending: 1 }),
   )
-  breaks('I5', 'in flight, though nobody had it', () =>
+  breaks('I5', 'in flight, though it was not held', () =>
     due().reschedule('a', 'in-flight').done('a', 'v1', 't1').ends({ a: 'done v1' }, DONE_A),
   )
   breaks('I5', 'not found, though it was there', () =>

@@ -21,10 +21,10 @@ describe('I6 the outcome of a schedule says what happened', () => {
   breaks('I6', 'kept with another due time', () =>
     due().schedule('a', 'v2', 101, 'kept').done('a', 'v1', 't1').ends({ a: 'done v1' }, DONE_A),
   )
-  breaks('I6', 'in flight, though nobody had it', () =>
+  breaks('I6', 'in flight, though it was not held', () =>
     due().schedule('a', 'v2', 1e9, 'replaced', true).ends({ a: 'pending v2' }, pending),
   )
-  breaks('I6', 'not in flight, though somebody had it', () =>
+  breaks('I6', 'not in flight, though it was held', () =>
     held().schedule('a', 'v2', 1e9, 'replaced').ends({ a: 'pending v2' }, pending),
   )
   breaks('I6', 'claimed after another took its place', () =>

@@ -67,7 +67,7 @@ describe('I7 valid leases do not overlap', () => {
       .settle('a', 't1', DONE)
       .ends({ a: 'done v1' }, DONE_A),
   )
-  fine('taken anew under a token that lost it before: nobody knows until when', () =>
+  fine('taken anew under a token that lost it before: until when is unknown', () =>
     held()
       .at(2_000)
       .claim('a', 'v1', 't1', { deliveries: 2, leaseEndTrueMs: 1_100 })

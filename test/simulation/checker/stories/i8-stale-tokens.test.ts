@@ -51,7 +51,7 @@ describe('I8 stale tokens change nothing', () => {
   )
   breaks(
     'I8',
-    'stale when the lease was over, though nobody had come by',
+    'stale when the lease was over, though no process had found it',
     (c) => held(c).at(2_000).stale('a', 't1', DONE).settle('a', 't1', DONE).ends({ a: 'done v1' }, DONE_A),
     LEDGERS,
   )
@@ -99,7 +99,7 @@ describe('I8 stale tokens change nothing', () => {
     held().begin('a', 't1', false).settle('a', 't1', DONE).ends({ a: 'done v1' }, DONE_A),
   )
   fine(
-    'settled after the lease was over, when nobody had come by',
+    'settled after the lease was over, before a process found it',
     (c) =>
       held(c)
         .start('a', 'v1')
@@ -110,7 +110,7 @@ describe('I8 stale tokens change nothing', () => {
     ALL,
   )
   fine(
-    'stale after the lease was over: a rescue came by, and told nobody',
+    'stale after the lease was over: a rescue found it, without an event',
     (c) =>
       held(c)
         .at(2_000)
@@ -137,7 +137,7 @@ describe('I8 stale tokens change nothing', () => {
     ALL,
   )
   fine(
-    'lost by the word of whoever found it, with a late settle',
+    'reported as lost by the process that found it, with a late settle',
     (c) =>
       held(c)
         .at(900)
@@ -159,7 +159,7 @@ describe('I8 stale tokens change nothing', () => {
       .settle('a', 't1', DONE)
       .ends({ a: 'done v1' }, DONE_A),
   )
-  fine('a suspect was freed, and its batch extended: nobody was told which of them', () =>
+  fine('a suspect was freed, and its batch extended: which of them is not recorded', () =>
     due()
       .claim('a', 'v1', 't0')
       .at(2_000)
