@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { TocsinClient, TocsinError, type RefusedLine } from 'tocsin/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { refusalOf, startPair, type Pair, STARTS_WITHIN_MS } from './harness.ts'
@@ -72,7 +71,7 @@ describe('a stream of tasks', () => {
       yield task(2)
     }
     const summary = topic.scheduleMany(slow())
-    while ((await topic.get('k1')) === null) await sleep(5)
+    await expect.poll(() => topic.get('k1')).not.toBeNull()
     goOn()
     expect(await summary).toMatchObject({ created: 2 })
   })

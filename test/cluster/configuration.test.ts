@@ -79,7 +79,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
       expect(view).toMatchObject({ version, live: { batchSize: 100 + version } })
       await agreed(topics, version)
       tookMs.push(...heard.map((versions) => versions.get(version)! - askedMs))
-      // At moments that have nothing to do with when it beats.
+      // Real time: changes at moments that do not coincide with the heartbeats.
       await sleep(137 * version)
     }
     const figures = { p50: quantile(tookMs, 0.5), max: Math.max(...tookMs) }
@@ -380,6 +380,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
     const late = (await place.node('late')).topic<null>(TOPIC)
     expect((await late.config()).paused).toBe(true)
     consume(late)
+    // Real time: no paused node may handle anything, although all 50 are due.
     await sleep(1_500)
     expect(handled.length).toBe(50)
     expect(await late.counts()).toMatchObject({ pending: 50, due: 50, claimed: 0 })
@@ -446,6 +447,7 @@ test('a wiped Redis takes no settings along where there is a ledger', { timeout:
   await topics[0]!.configure({ batchSize: 12 })
   await agreed(topics, 1)
   await place.redis!.cli('FLUSHALL')
+  // Real time: every node beats on the wiped Redis. Its settings must survive that.
   await sleep(2_000)
   await topics[1]!.configure({ lease: '7s' })
   await agreed(topics, 2)

@@ -136,6 +136,7 @@ export class Crew implements AsyncDisposable {
       }))
       for (const { key, dueAt } of await this.topic.scheduleMany(tasks))
         this.accepted.set(key, dueAt.getTime())
+      // Real time: the load has a fixed rate.
       await sleep(Math.max(0, startedMs + (round + 1) * ROUND_MS - performance.now()))
     }
   }

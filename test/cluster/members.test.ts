@@ -10,7 +10,7 @@ import { Crew, slotOf } from './crew.ts'
 const OPTIONS = { topic: 'members', lease: '5s', workMs: 200, perSecond: 300 }
 const DEATH_WITHIN_MS = 10_000
 const MOVE_WITHIN_MS = 5_000
-/** Between two steps, so that there is something to be seen of each. */
+/** Real time between two steps: the load runs on, so that the records show the effect of each step. */
 const CALM_MS = 1_500
 /** The outcome of a handler that has ended is on the server by then; if not, the task is handled again. */
 const SETTLED_WITHIN_MS = 1_000
@@ -52,6 +52,7 @@ describe.concurrent('members', () => {
         topic.consume(async ({ key, dueAt }) => {
           expect(Date.now()).toBeGreaterThanOrEqual(dueAt.getTime())
           starts.set(key, (starts.get(key) ?? 0) + 1)
+          // Real time: a handler that takes a while, so that slots change hands under running tasks.
           await sleep(20)
         })
       let count = 0
@@ -71,6 +72,7 @@ describe.concurrent('members', () => {
           }))
           count += tasks.length
           await topics[round % 3]!.scheduleMany(tasks)
+          // Real time: the load has a fixed rate.
           await sleep(150)
         }
         await redealt
@@ -109,6 +111,7 @@ describe.concurrent('members', () => {
       frozen.signal('SIGSTOP')
       tell('frozen: balanced', await crew.balanced(['n2', 'n3'], frozenAtMs, DEATH_WITHIN_MS))
       tell('its first task elsewhere', await firstElsewhere(crew, slotsOfFrozen, frozenAtMs))
+      // Real time: how long the process is frozen is the point of the test.
       await sleep(frozenAtMs + frozenMs - Date.now())
       const wokenMs = Date.now()
       frozen.signal('SIGCONT')

@@ -102,6 +102,7 @@ test("while somebody's transaction is open, what is read is there, and what is w
   const creating = board.create('t', 16, 'key')
   const changing = board.change('before', 0, change({ live: { lease: '3s' } }))
   void Promise.all([creating, changing]).then(() => (isOver = true))
+  // Real time: neither write may finish while the transaction is open.
   await new Promise((resolve) => setTimeout(resolve, 100))
   expect(isOver).toBe(false)
   expect(await board.records()).toEqual([before])

@@ -43,6 +43,7 @@ describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run 
       await second.untilCount('ready', 1)
       const openMs = performance.now() - openedMs
       await second.untilCount('start', NEAR, 60_000)
+      // Real time: memory is measured while the process is idle.
       await sleep(5_000)
       await second.close()
       const resting = peakMb(second.of('memory') as Figures[])

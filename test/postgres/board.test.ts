@@ -143,6 +143,7 @@ test('a process listens on one connection, to tasks and to the board', async () 
       "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN tocsin'",
     )
   await expect.poll(async () => (await listening()).length, { timeout: 5_000 }).toBe(1)
+  // Real time: no second connection may start to listen.
   await wait(100)
   expect(await listening()).toHaveLength(1)
   for (const end of ends) end()
@@ -170,6 +171,7 @@ test('a pool of one connection is left to those who work', async () => {
   const ledger = await openWithBoard({ pool })
   let news = 0
   ledger.board.listen(() => void news++)
+  // Real time: the listener must not take the only connection.
   await wait(50)
   expect((await ledger.board.beat(card('a'))).heartbeats).toHaveLength(1)
   expect(await ledger.board.create('t', 16, 'key')).toMatchObject({ version: 0 })
@@ -331,6 +333,7 @@ test('behind PgBouncer in transaction mode: all of it but the news', { timeout: 
   expect(await one.board.history('t', 10)).toHaveLength(1)
   await one.board.leave('last')
   expect(await other.board.cards()).toHaveLength(ids.length)
+  // Real time: no notification may arrive through a transaction pooler.
   await wait(2_500)
   expect(news).toBe(0)
 })

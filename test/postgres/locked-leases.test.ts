@@ -1,4 +1,5 @@
 /** Somebody's open transaction is at a task that is in flight: what that does to its lease, its start, and its batch. */
+import { once } from 'node:events'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
@@ -89,14 +90,17 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
         await using holder = await open(url)
         await using other = await open(url)
         const handled: Handled[] = []
-        let isOver = false
-        /** Runs until it is told to end, or all is over. */
+        let release = () => {}
+        const released = new Promise<void>((resolve) => {
+          release = resolve
+        })
+        /** Runs until it is aborted or released. */
         const consume = (toc: Tocsin, by: string) =>
           toc.topic<null>(TOPIC, LEASE).consume(
             async ({ key }, { signal }) => {
               const one: Handled = { key, by, startMs: Date.now(), endMs: Infinity, aborted: null }
               handled.push(one)
-              while (!signal.aborted && !isOver) await sleep(5)
+              await Promise.race([once(signal, 'abort'), released])
               one.endMs = Date.now()
               one.aborted = TocsinError.is(signal.reason) ? signal.reason.code : null
             },
@@ -119,11 +123,13 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
         const { leaseMs: leaseEndMs } = await rowOf(url, FIRST)
         expect(told()?.endMs).toBeLessThan(leaseEndMs)
         expect(told()?.endMs).toBeGreaterThan(leaseEndMs - LEASE_MS / 2)
+        // Real time: the lease has to expire while the row is locked.
         await sleep(Math.max(0, leaseEndMs + LEASE_MS / 2 - Date.now()))
         expect((await rowOf(url, SECOND)).leaseMs).toBeGreaterThan(Date.now())
         await client.query('ROLLBACK')
+        // Real time: for a whole lease, no second handler of either task may start.
         await sleep(LEASE_MS)
-        isOver = true
+        release()
         await expect
           .poll(
             async () => (await topic.get(FIRST))?.state === 'done' && (await topic.get(SECOND))?.state,
@@ -172,9 +178,11 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
         await client.query('SELECT FROM tocsin.live WHERE key = $1 FOR UPDATE', [FIRST])
         const locked = await rowOf(url, FIRST)
         expect(locked.stamp).toBe((await rowOf(url, SECOND)).stamp)
+        // Real time: the lease has to expire before the guard answers.
         await sleep(Math.max(0, locked.leaseMs + 200 - Date.now()))
         goOn()
         await expect.poll(() => starts.map(({ key }) => key), SOON).toContain(SECOND)
+        // Real time: the locked task must not start.
         await sleep(300)
         expect(starts.map(({ key }) => key)).toEqual([SECOND])
         await client.query('ROLLBACK')
@@ -246,6 +254,7 @@ describe('the ledger', () => {
       expect(Date.now() - beganMs).toBeGreaterThan(CALL_MS / 2)
       await client.query('ROLLBACK')
       expect((await rowOf(url, FIRST)).started).toBe(ALONE)
+      // Real time: the abandoned statement must have no effect after the lock is released.
       await sleep(1_000)
       expect((await rowOf(url, FIRST)).started).toBe(ALONE)
       // Nobody waits for it any more: its own claim can be begun.
@@ -261,6 +270,7 @@ describe('the ledger', () => {
     await claim(ledger, [FIRST], true)
     await lock(client, FIRST)
     const beginning = ledger.begin(TOPIC, place(FIRST), 1)
+    // Real time: the call finds the row locked. It retries instead of waiting in the server, so no lock wait shows.
     await sleep(CALL_MS / 5)
     await client.query('ROLLBACK')
     expect(await beginning).toBe(true)

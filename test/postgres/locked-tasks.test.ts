@@ -9,6 +9,7 @@ import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { untilLockWaiters } from './lock-waiters.ts'
 
 const TOPIC = 'locked'
 const [A = '', B = ''] = keysOfOneCell(2)
@@ -55,9 +56,11 @@ test('begin waited for a connection first: it does not take effect after its dea
   await client.query(LOCK, [A])
   const taken = [await pool.connect(), await pool.connect()]
   const beginning = ledger.begin(TOPIC, place(A), 1).catch((e: unknown) => e)
+  // Real time: the call has to spend most of its timeout of 1 s waiting for a connection.
   await sleep(700)
   for (const one of taken) one.release()
   const error = await beginning
+  // Real time: the abandoned statement must have no effect, neither before the lock is released nor after.
   await sleep(200)
   await client.query('ROLLBACK')
   await sleep(500)
@@ -77,12 +80,14 @@ test('begin behind another waiter: it does not take effect after its deadline ei
   await client.query(LOCK, [A])
   await waiter.query('BEGIN')
   const waiting = waiter.query(LOCK, [A])
-  await sleep(100)
+  await untilLockWaiters(url, 1)
   const beginning = ledger.begin(TOPIC, place(A), 1).catch((e: unknown) => e)
+  // Real time: the lock passes to the other waiter when most of the timeout of 1 s is over.
   await sleep(800)
   await client.query('ROLLBACK')
   await waiting
   const error = await beginning
+  // Real time: the abandoned statement must have no effect, neither before the lock is released nor after.
   await sleep(300)
   await waiter.query('ROLLBACK')
   await sleep(300)
@@ -100,11 +105,14 @@ test(
     await using toc = await Tocsin.open({ ledger: url, logger: false, callTimeout: '2s' })
     const topic = toc.topic<null>(TOPIC, { lease: 1_000, timeout: '1m' })
     const starts: { key: string; ms: number }[] = []
-    let isOver = false
+    let release = () => {}
+    const released = new Promise<void>((resolve) => {
+      release = resolve
+    })
     topic.consume(
       async ({ key }) => {
         starts.push({ key, ms: Date.now() })
-        while (key === A && !isOver) await sleep(10)
+        if (key === A) await released
       },
       { concurrency: 4 },
     )
@@ -113,15 +121,15 @@ test(
     await using client = await connected(url)
     await client.query('BEGIN')
     await client.query(LOCK, [A])
+    // Real time: the lease of 1 s has to expire while the row is locked.
     await sleep(1_500)
-    const dueMs = Date.now() + 200
-    await topic.schedule({ key: B, at: dueMs, payload: null })
-    await sleep(6_000)
-    const inTime = starts.map(({ key, ms }) => [key, ms - dueMs])
-    await client.query('ROLLBACK')
-    isOver = true
-    await expect.poll(() => starts.some(({ key }) => key === B), { timeout: 15_000 }).toBe(true)
-    expect(inTime.map(([key]) => key)).toContain(B)
+    await topic.schedule({ key: B, at: Date.now() + 200, payload: null })
+    try {
+      await expect.poll(() => starts.map(({ key }) => key), { timeout: 6_000 }).toContain(B)
+    } finally {
+      await client.query('ROLLBACK')
+      release()
+    }
   },
 )
 
@@ -152,10 +160,13 @@ test(
     await expect.poll(() => isAsked, { timeout: 5_000 }).toBe(true)
     // As after a stall: its lease is over, and somebody else has been quicker with one of the two.
     await sql(url, 'UPDATE tocsin.live SET lease_ms = 0 WHERE key = $1', [A])
-    let isOver = false
+    let release = () => {}
+    const released = new Promise<void>((resolve) => {
+      release = resolve
+    })
     other.topic<null>(TOPIC, config).consume(async ({ key }) => {
       starts.push(`other ${key}`)
-      while (!isOver) await sleep(10)
+      await released
     })
     const tries = await expect
       .poll(() => starts.includes(`other ${A}`), { timeout: 3_000 })
@@ -164,10 +175,11 @@ test(
         () => true,
         () => false,
       )
+    // Real time: the task that the other process took must not start here, neither while the guard runs nor after.
     await sleep(1_000)
     goOn()
     await sleep(500)
-    isOver = true
+    release()
     expect(tries).toBe(true)
     expect(starts).not.toContain(`holder ${A}`)
   },
@@ -185,6 +197,7 @@ test('a settle of a locked task does not hold up the settles that come after it'
   await client.query(LOCK, [A])
   const retry = { kind: 'retry', delayMs: 0, error: 'x' } as const
   const first = ledger.settle(TOPIC, [{ ...place(A), stamp: 1, outcome: retry }]).catch((e: unknown) => e)
+  // Real time: the first settle finds the row locked. It retries instead of waiting in the server, so no lock wait shows.
   await sleep(100)
   const fromMs = Date.now()
   await ledger.settle(TOPIC, [{ ...place(B), stamp: 2, outcome: { kind: 'done' } }]).catch(() => {})
@@ -200,25 +213,17 @@ test('a settle that has to wait twice, for one transaction and then for the next
   const ledger = await openLedger({ url }, 5_000)
   await using one = await connected(url)
   await using two = await connected(url)
-  const waiters = async () =>
-    (
-      await sql<{ n: number }>(
-        url,
-        "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
-      )
-    )[0]?.n
   await one.query('BEGIN')
   // The row moves: whoever waited for it finds it elsewhere, and has to look again.
   await one.query('UPDATE tocsin.live SET marked = true WHERE key = $1', [A])
   const settling = ledger.settle(TOPIC, [{ ...place(A), stamp: 1, outcome: { kind: 'done' } }])
-  await expect.poll(waiters, { timeout: 3_000 }).toBe(1)
-  await sleep(300)
+  await untilLockWaiters(url, 1)
   await two.query('BEGIN')
   const locking = two.query(LOCK, [A])
-  await expect.poll(waiters, { timeout: 3_000 }).toBe(2)
+  await untilLockWaiters(url, 2)
   await one.query('COMMIT')
   await locking
-  await sleep(200)
+  await untilLockWaiters(url, 1)
   await two.query('COMMIT')
   expect(await settling).toEqual([{ answer: 'settled', hint: null }])
   await ledger.close()

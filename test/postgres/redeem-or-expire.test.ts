@@ -63,6 +63,7 @@ test.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
     }
     const atMs = Date.now() + 4_000
     await expiry.scheduleMany(ids.map((id) => ({ key: id, at: atMs, payload: { id } })))
+    // Real time: redeeming has to start shortly before the coupons expire.
     await new Promise((resolve) => setTimeout(resolve, atMs - Date.now() - EARLY_MS))
     const left = [...ids].toReversed()
     await Promise.all(

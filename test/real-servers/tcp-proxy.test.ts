@@ -70,6 +70,7 @@ async function client(): Promise<Client> {
   return new Client(socket)
 }
 
+/** Real time: nothing may arrive meanwhile. */
 const silence = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, SILENCE_MS))
 
 const serverHas = (key: string, value: string): Promise<void> =>
@@ -239,7 +240,7 @@ test('delay: both directions wait, order stays, and requests under way wait toge
   const letters = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']
   for (const letter of letters) {
     one.send('ECHO', letter)
-    // A moment, so that each is a packet of its own.
+    // Real time: each request has to be a packet of its own.
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
   await one.gets('PONG', ...letters)

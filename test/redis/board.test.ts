@@ -169,7 +169,7 @@ describe('a Redis in trouble', () => {
     await board.create('t', 16, 'key')
     const before = await board.beat(card('a'))
     await server.cli('FLUSHALL')
-    // The first count is the millisecond: let it be another one.
+    // Real time: the first beat count is Redis's clock in milliseconds, and has to differ from the one before.
     await sleep(5)
     const wiped = await board.beat(card('a'))
     expect(wiped.revision).not.toBe(before.revision)
@@ -214,6 +214,7 @@ describe('who comes back', () => {
     const board = await openBoard(server.url)
     const { beats } = heartbeatOf(await board.beat(card('a')), 'a')
     await board.bury('a', beats)
+    // Real time: the first beat count is Redis's clock in milliseconds, and has to differ from the one before.
     await sleep(5)
     await board.beat(card('a'))
     await board.bury('a', beats)

@@ -1,6 +1,6 @@
 /** kill -9 in the middle of a stream: what was answered is there, and nothing is there twice. */
+import { EventEmitter, once } from 'node:events'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { temporaryFolder } from '../fault/embedded/life.ts'
 import { type AnswerLine, BulkClient } from './bulk-client.ts'
@@ -23,11 +23,15 @@ test(`killed ${ROUNDS} times while it answers line by line`, { timeout: 120_000 
     await server.declare('orders')
     using client = new BulkClient(server.url, 'orders', '?results=all')
     const lines: AnswerLine[] = []
+    const progress = new EventEmitter()
     const reading = (async () => {
-      for (let line = await client.next(); line !== null; line = await client.next()) lines.push(line)
+      for (let line = await client.next(); line !== null; line = await client.next()) {
+        lines.push(line)
+        progress.emit('line')
+      }
     })()
     for (let n = 0; lines.length < ANSWERED_MIN + round * 1_500; n += PIECE) {
-      while (n - lines.length > AHEAD_MAX) await sleep(1)
+      while (n - lines.length > AHEAD_MAX) await once(progress, 'line')
       const keys = Array.from({ length: PIECE }, (_, i) => `${round}-${n + i}`)
       for (const key of keys) sent.add(key)
       const hasRoom = client.send(...keys.map((key) => ({ key, delay: '30d', payload: key })))

@@ -37,6 +37,7 @@ const steady = async () => {
       payload: null,
     }))
     await timely.scheduleMany(tasks)
+    // Real time: the load has a fixed rate.
     await sleep(Math.max(0, startedMs + (round + 1) * ROUND_MS - performance.now()))
   }
 }
@@ -48,6 +49,7 @@ timely.consume(async ({ dueAt }) => {
   const dueMs = dueAt.getTime()
   seen.push([dueMs, Date.now() - dueMs])
 })
+// Real time: lateness is measured for `calmMs` before the backlog is consumed.
 await sleep(AHEAD_MS + calmMs)
 
 /** For how long this process was kept waiting for a core, where the system says so. */
@@ -70,6 +72,7 @@ overdue.consume(async () => {
 await isDrained
 const toMs = Date.now()
 const waitedShare = Math.min(1, (waitedMs() - waitedBeforeMs) / (toMs - fromMs))
+// Real time: and for `calmMs` after it is drained.
 await sleep(calmMs + AHEAD_MS)
 goesOn = false
 await load

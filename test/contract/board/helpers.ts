@@ -125,7 +125,7 @@ export async function changed(
 
 /** News take their time, on the busiest machine no longer than this; the wait ends when they are there. */
 const NEWS_MS_MAX = 10_000
-/** So long nobody says anything: then all that was said was heard. */
+/** Real time: if no notification arrives for so long, all that were sent have arrived. */
 const QUIET_MS = 100
 const LOOK_EVERY_MS = 5
 

@@ -66,6 +66,7 @@ async function life(
   await using program = await start(path, shiftMs, tasks)
   await program.untilCount('ready', 1)
   await program.untilCount('start', awaits)
+  // Real time: no task that is not yet due may start.
   await sleep(LOOK_MS)
   if (ends === 'killed') await program.kill()
   else await program.close()

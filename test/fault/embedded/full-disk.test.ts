@@ -68,7 +68,7 @@ describe.skipIf(!isAble)('a full disk', () => {
       const options = { open: {}, topic: TOPIC, path, lanes: 4, delayMs: 1_500, payloadBytes: 20_000 }
       await using program = await startProgram('embedded/full', options)
       await program.untilCount('failure', 1)
-      // Long enough that tasks fall due on the full disk.
+      // Real time: tasks have to fall due while the disk is full.
       await sleep(3_000)
       const refused = program.of('failure')
       const startedWhileFull = program.of('start').length

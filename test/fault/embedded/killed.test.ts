@@ -19,6 +19,7 @@ test(`killed ${KILLS} times at random moments, nothing is lost`, { timeout: 90_0
     const old = history.waiting().slice(0, OLD_KEYS)
     await using program = await startLife({ path, round, old, lanes: 12, paceMs: 1 })
     if (round % YOUNG_EVERY !== 0) await program.untilCount('ready', 1)
+    // Real time: killed at a random moment.
     await sleep(Math.random() * LIFE_MS)
     await program.kill()
     history.add(program.entries())

@@ -61,6 +61,7 @@ test(`killed ${KILLS} times, nothing is lost`, { timeout: 60_000 }, async () => 
     // Now and then it is killed while it moves.
     if (round % YOUNG_EVERY === 0) await program.untilCount('ready', 1)
     else await program.until('it has moved', (entries) => entries.some(moved))
+    // Real time: killed at a random moment.
     await sleep(Math.random() * LIFE_MS)
     await program.kill()
     if (program.entries().some(moved)) inThread++

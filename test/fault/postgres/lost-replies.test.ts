@@ -32,6 +32,7 @@ test.each(COMPOSITIONS)(
         while (performance.now() < until) {
           await proxy.dropNextReply()
           dropped++
+          // Real time: some replies get through between two lost ones.
           await sleep(PAUSE_MS)
         }
         console.log(`${dropped} replies lost in ${FOR_MS} ms`)

@@ -92,7 +92,7 @@ test(
       delayMs: 100,
     })
     await producer.untilCount('ready', 1)
-    // At moments that have nothing to do with when it looks.
+    // Real time: scheduled at moments that do not coincide with the consumer's polls.
     for (let round = 0; round < 12; round++) {
       producer.signal('SIGUSR2')
       await sleep(370 + 61 * round)

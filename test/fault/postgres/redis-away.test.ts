@@ -22,6 +22,7 @@ const AWAY_MS = isLong ? 30_000 : 8_000
 const LAST_MOMENT_MS = isLong ? 0 : 1_500
 const SHARE_MIN = 0.95
 const CALL_TIMEOUT_MS = 1_000
+/** For so long the load runs undisturbed before and after the outage. */
 const CALM_MS = 2_000
 
 let postgres: PostgresServer
@@ -53,6 +54,7 @@ test.each(Object.keys(outages))(
     await Promise.all(consumers.map((consumer) => consumer.untilCount('ready', 1)))
     await using load = await startProgram('load', { ...common, loops: 20, paceMs: 40 })
     await load.untilCount('answer', 200)
+    // Real time, here and below: how long each phase lasts is the point of the test.
     await sleep(CALM_MS)
 
     await begin(redis)

@@ -100,6 +100,7 @@ test.each([PROMOTED, RESTARTED])(
       await primary.start()
     }
     const rolledBackMs = Date.now()
+    // Real time: handlers run on, and extend their leases, while the timetable is older than the ledger.
     await sleep(2_000)
     consumer.signal('SIGUSR2')
 
@@ -115,7 +116,7 @@ test.each([PROMOTED, RESTARTED])(
       },
       FAR_MS + 20_000,
     )
-    // Whatever is in the timetable and is not to ring has had the time to.
+    // Real time: an outdated hint of a cancelled or moved task must not ring.
     await sleep(2_000)
     await eventually('nothing is left', async () => (await liveCount(url)) === 0)
     await consumer.close()

@@ -72,11 +72,13 @@ test.each(COMPOSITIONS)(
       const calling: Promise<Awaited<ReturnType<typeof timed>>>[] = scheduling(first.slice(0, 30))
       const replacing = timed(() => topic.schedule({ key: LOCKED[0]!, at: dueMs, payload: null }))
       calling.push(...scheduling(first.slice(30)))
+      // Real time: long enough for the first batch to reach the locked row.
       await sleep(400)
       calling.push(...scheduling(neighbours('second')))
       const gone = neighbours('first').slice(0, 10)
       calling.push(...gone.map((key) => timed(() => topic.cancel(key))))
       calls = await Promise.all(calling)
+      // Real time: how long the rows are locked is the point of the test.
       await sleep(Math.max(0, lockedMs + LOCKED_MS - Date.now()))
       unsettled = [...(await liveRows(url, TOPIC)).keys()].filter(
         (key) => key !== HELD && !LOCKED.includes(key),

@@ -19,6 +19,7 @@ test.each(COMPOSITIONS)(
     await underLoad(`SIGSTOP, ${STALL_MS} ms`, postgres, composition, CALL_TIMEOUT_MS, async ({ load }) => {
       postgres.pause()
       const fromMs = Date.now()
+      // Real time: how long the server is stalled is the point of the test.
       await sleep(STALL_MS)
       const toMs = Date.now()
       postgres.resume()

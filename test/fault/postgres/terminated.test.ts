@@ -30,6 +30,7 @@ test.each(COMPOSITIONS)(
              WHERE datname = current_database() AND pid <> pg_backend_pid()`,
           )
           terminated += rowCount ?? 0
+          // Real time: clients reconnect in between.
           await sleep(EVERY_MS)
         }
         console.log(`${terminated} connections terminated in ${FOR_MS} ms`)

@@ -37,6 +37,7 @@ test('a consumer that slept through its leases changes nothing', { timeout: 60_0
   const handled = (await other.untilCount('end', ALL.length)).filter(({ event }) => event === 'start')
   expect(handled.map(({ key }) => key).toSorted()).toEqual(ALL)
   expect(handled.every(({ deliveries }) => deliveries === 2)).toBe(true)
+  // Real time: the leases of the frozen process have to expire.
   await sleep(Math.max(0, frozenAtMs + 3 * LEASE_MS - performance.now()))
 
   // The keys live again: what the sleeper says about their former tasks must not end these.

@@ -47,6 +47,7 @@ describe('while Redis is away, a consumer is quiet', () => {
     consumer.signal('SIGUSR2')
     await consumer.untilCount('cpu', 1)
     await begin(redis)
+    // Real time: CPU time and log lines are measured over the whole outage.
     await sleep(OUTAGE_MS)
     consumer.signal('SIGUSR2')
     const [before, after] = (await consumer.untilCount('cpu', 2)).filter(({ event }) => event === 'cpu')

@@ -20,6 +20,7 @@ test('scripts that Redis keeps forgetting are no error', { timeout: 60_000 }, as
   await load.untilCount('answer', 100)
   for (let i = 0; i < FLUSHES; i++) {
     await redis.cli('SCRIPT', 'FLUSH')
+    // Real time: the load runs between two flushes.
     await sleep(FLUSH_EVERY_MS)
   }
   load.signal('SIGUSR2')
