@@ -1,110 +1,111 @@
 /**
- * PORT. What the processes of a cluster tell each other: who is there, by which settings each topic runs, and whose
- * requests its servers answer. It lies where the truth lies: in the ledger, or in Redis where there is none. So whenever a task can be claimed at all, the
- * board can be read. Its adapters stand beside those of timetables and ledgers.
+ * PORT. A board holds what the processes (nodes) of a cluster share about themselves: which nodes are alive, the settings
+ * of each topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or in Redis without a
+ * ledger. So whenever a task can be claimed, the board can be read. Its adapters are in boards/ and beside those of
+ * timetables and ledgers.
  *
- * A node's card says what it is and what it does. It beats: the board counts, and each reader judges by that counter and
- * by its own monotonic clock who is alive (cluster/sightings.ts). No clock of another machine decides.
+ * Each node publishes a card and beats. The board counts the beats, and each reader decides by that counter and its own
+ * monotonic clock which nodes are alive (cluster/liveness.ts). No decision depends on the clock of another machine.
  *
- * `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be repeated when their reply is lost: the second call
- * does nothing new that matters. `change` may too: under the version that it expected it finds its own change, and says so by `isOurs`.
+ * `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be retried when their reply is lost: the second call
+ * changes nothing that matters. So may `change`: the retry finds its own change by `changeId`, and returns `isOurs` true.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { TopicConfig } from './values/config.ts'
 import type { AccessToken } from './values/access-token.ts'
 
-/** So many changes of a topic are kept, at least. */
+/** The least number of changes of a topic that are kept. */
 export const CHANGES_KEPT = 100
 
 export interface NodeCard {
-  /** Of one life of one process. */
+  /** Unique to one run of one process. */
   readonly id: string
-  /** Greater whenever what others go by has changed: `topics`. Figures do not count. */
+  /** Incremented whenever `topics` changes. Changed figures do not count. */
   readonly edition: number
   readonly name: string
   readonly host: string
   readonly pid: number
   readonly version: string
-  /** By the node's own clock: to be shown, not to be judged by. */
+  /** By the node's own clock: for display only. */
   readonly startedMs: number
-  /** What it consumes. */
+  /** The topics that the node consumes. */
   readonly topics: readonly TopicShare[]
   readonly figures: Figures
 }
 
 export interface TopicShare {
   readonly topic: string
-  /** How many calls of its handlers may run at a time. */
+  /** How many handler calls may run at a time. */
   readonly capacity: number
-  /** Into how many slots it deals the topic's cells: where that is not what we do, it has not heard yet. */
+  /** The number of slots that the node uses for the topic. If ours differs, one of the two has not read the new setting yet. */
   readonly slots: number
-  /** The slots that it pulls, as far as it knows. */
+  /** The slots that the node pulls at present. */
   readonly owned: readonly number[]
 }
 
 export interface Figures {
-  /** Tasks in its hands: claimed, and not settled yet. */
+  /** Tasks that the node has claimed and not settled. */
   readonly inFlight: number
-  /** Since its start. */
+  /** Since the node started. */
   readonly handled: number
-  /** How far its clock is ahead of the board's; null: not measured yet. */
+  /** How far the node's clock is ahead of the board's. Null if not measured yet. */
   readonly clockAheadMs: number | null
 }
 
-/** What a beat answers about each node, its sender included. */
+/** What a beat returns about each node, the sender included. */
 export interface Heartbeat {
   readonly id: string
   /** Counted by the board. */
   readonly beats: number
   readonly edition: number
-  /** Since its last beat, by the board's clock: good enough for one that was never seen to beat, and for nothing else. */
+  /** Time since the last beat, by the board's clock. Used only for a node that this reader has not seen beat yet. */
   readonly ageMs: number
 }
 
 export interface BeatReply {
   readonly heartbeats: readonly Heartbeat[]
-  /** Another one as soon as a topic was created or changed. */
+  /** Changes whenever a topic is created or changed. */
   readonly revision: string
   /** The board's clock. */
   readonly nowMs: number
 }
 
-/** By which settings a topic runs, on every node. */
+/** The settings of a topic, the same on every node. */
 export interface TopicRecord {
   readonly topic: string
-  /** 0 as created, one more with every change. */
+  /** 0 when created, incremented by every change. */
   readonly version: number
-  /** What the code that created it said: from then on only a live change counts. */
+  /** Set by the code that created the topic. Later only a live change can alter it. */
   readonly slots: number
-  /** Fixed: it places the tasks. */
+  /** Never changes: it determines the cell of each task. */
   readonly slotBy: SlotBy
-  /** What somebody without code declared: the layer of the code, where a node's own code says nothing. {} as created. */
+  /** Settings declared over HTTP. They take the place of settings in code where a node's code sets none. {} when created. */
   readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
 }
 
-/** What the record is to say from now on, all of it: whoever changes a version knows what stood in it. */
+/** The complete new record. The writer has read the version that it replaces. */
 export interface RecordChange {
   readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
-  /** What was asked for, for the history. */
+  /** The requested change, for the history. */
   readonly patch: Readonly<Record<string, unknown>>
-  /** The node that asked. */
+  /** The node that requested the change. */
   readonly by: string
-  /** Names this change, so that it is recognised when it is repeated. */
+  /** Identifies the change, so that a retry is recognised. */
   readonly changeId: string
 }
 
 export interface ChangeAnswer {
-  /** False: the version is another one by now, and nothing was changed. */
+  /** False if the version had changed, and nothing was written. */
   readonly isOurs: boolean
-  /** As it is now. Null: there is no such topic. */
+  /** The current record. Null if there is no such topic. */
   readonly record: TopicRecord | null
 }
 
-/** Who changed what, when. */
+/** One entry of a topic's history. */
 export interface PastChange {
   readonly version: number
   readonly atMs: number
@@ -113,36 +114,36 @@ export interface PastChange {
 }
 
 export interface Board {
-  /** False: this process is all there is, and need not beat. */
+  /** False if this process is the only node, and need not beat. */
   readonly isShared: boolean
-  /** Puts the card up, in the place of the older one, counts a beat, and answers all heartbeats. */
+  /** Upserts the node's card, counts a beat, and returns all heartbeats. */
   beat(card: NodeCard): Promise<BeatReply>
-  /** Those that are up, whoever may still be alive. */
+  /** Returns all cards, including those of nodes that may be dead. */
   cards(): Promise<NodeCard[]>
-  /** Takes a node's card down, and tells the others. */
+  /** Deletes a node's card, and notifies the other nodes. */
   leave(id: string): Promise<void>
-  /** Takes down the card of a node that is gone, unless it beat since. */
+  /** Deletes the card of a dead node, unless the node has beaten since `beats`. */
   bury(id: string, beats: number): Promise<void>
 
-  /** Of all topics. */
+  /** Returns the records of all topics. */
   records(): Promise<TopicRecord[]>
-  /** Answers what is there: this, or what somebody created before. */
+  /** Creates the record unless it exists. Returns the record that is stored. */
   create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord>
-  /** Takes the place of version `expected`, which becomes `expected` + 1, and tells the others. */
+  /** Replaces version `expected` by `expected` + 1, and notifies the other nodes. */
   change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer>
-  /** The last ones, newest first. */
+  /** Returns the last changes, newest first. */
   history(topic: string, limit: number): Promise<PastChange[]>
 
-  /** The oldest first, those that have expired among them. */
+  /** Returns all tokens, oldest first, expired ones included. */
   tokens(): Promise<AccessToken[]>
-  /** Takes the place of the one with that id. */
+  /** Upserts the token by its id. */
   putToken(token: AccessToken): Promise<void>
-  /** Whether it was there. One that is asked for again, since its reply was lost, may find that it has dropped it. */
+  /** Returns whether the token existed. A retry after a lost reply may return false although the first call deleted it. */
   dropToken(id: string): Promise<boolean>
 
   /**
-   * Tells that a node came, left or took another share (an edition that was not there before), or that a topic was
-   * created or changed: time to beat and read. Some are missed. Answers how to end it.
+   * Calls `onChange` when a node joined, left or changed its share (a new edition), or a topic was created or changed: the
+   * reader should beat and read. Notifications may be lost. Returns a function that stops listening.
    */
   listen(onChange: () => void): () => void
   close(): Promise<void>

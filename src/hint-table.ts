@@ -1,54 +1,54 @@
 /**
- * PORT. A hint table is a timetable that serves a ledger. It holds hints: when a key rings, without the task's body. The
- * ledger decides what a key that rings means. Its adapters are beside those of the timetable, in timetables/.
+ * PORT. A hint table is a timetable that serves a ledger. It holds hints: when a key rings, without the task's body. When
+ * a key rings, the ledger decides whether its task is delivered. Its adapters are beside those of the timetable, in
+ * timetables/.
  */
 import type { Priority } from './task.ts'
 import type { Place, Timetable } from './timetable.ts'
 
-/** All that a timetable has to know of a task whose truth is in a ledger. */
+/** What the table stores of a task; the ledger has the rest. */
 export interface Hint extends Place {
   readonly ringMs: number
   readonly failures: number
   readonly priority: Priority
-  /** It lost two leases in a row: to be claimed alone. */
+  /** True if the task lost two leases in a row, and has to be claimed alone. */
   readonly isSuspect: boolean
 }
 
-/** Where a reading of hints got to: they come in the order of ring times, and of places where these are the same. */
+/** The position that a read of hints has reached. Hints are ordered by ring time, then by cell and key. */
 export interface Frontier extends Place {
   readonly ringMs: number
 }
 
-/** How far a timetable was filled from its ledger, by whichever process. */
+/** How far any process has filled the table from its ledger. */
 export interface Filling {
-  /** Another one as soon as something may have been lost: it was wiped, restarted, or failed over. */
+  /** Changes whenever the table may have lost hints: it was wiped, restarted, or failed over. */
   readonly epoch: string
-  /** Null: nothing is known to be in it. */
+  /** Null if the table may be empty. */
   readonly frontier: Frontier | null
 }
 
-/** A timetable that serves a ledger: what it holds are hints, without bodies, and it decides nothing. */
 export interface HintTable extends Pick<
   Timetable,
   'lookMs' | 'claim' | 'look' | 'extend' | 'settle' | 'find' | 'nowMs' | 'watch' | 'close'
 > {
-  /** Several processes fill it, and ring by it. */
+  /** True if several processes fill the table and claim from it. */
   readonly isShared: boolean
-  /** No more than so many of a topic are read ahead of their time; what follows is read as they ring. */
+  /** The most hints of a topic that are loaded ahead of time. The next ones are loaded as these ring. */
   readonly residentMax: number
   /**
-   * 'set', after a write: takes the place of whatever is there, and fences its holder. 'lower', from a reading of the
-   * ledger that may be outdated by now: only where there is nothing, or something that rings later; what is held
-   * stays. Answers how many it changed.
+   * Returns how many hints it changed. 'set', after a write: replaces the hint of the key, and fences its holder.
+   * 'lower', after a read of the ledger that may be outdated: adds a hint only if the key has none, or one that rings
+   * later; a claimed hint stays.
    */
   put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number>
-  /** Forgets those that wait. Of those that are held the holder is told; they stay until their claim is over. */
+  /** Removes waiting hints. Claimed ones stay until their claim ends, and their holder is fenced. */
   cancel(topic: string, places: readonly Place[]): Promise<unknown>
-  /** Forgets them all; a holder is fenced. */
+  /** Removes hints, waiting or claimed, and fences their holders. */
   drop(topic: string, places: readonly Place[]): Promise<void>
-  /** How many it holds, and when the first of those that wait rings. */
+  /** Returns the number of hints, and when the first waiting one rings. */
   extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
-  /** Of these, the ones that it holds, waiting or claimed. */
+  /** Returns for each place whether the table has a hint of it, waiting or claimed. */
   has(topic: string, places: readonly Place[]): Promise<boolean[]>
   /**
    * Restricts a table of this process to the cells that the process pulls: waiting hints of other cells are dropped, and
@@ -56,6 +56,6 @@ export interface HintTable extends Pick<
    */
   keepOnly(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
-  /** All up to the frontier is in it. False: the epoch is another one by now, and nothing is known any more. */
+  /** Records that every hint up to the frontier is in the table. Returns false, and records nothing, if the epoch has changed. */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>
 }

@@ -1,18 +1,17 @@
 /**
- * PORT. A ledger is the truth: it knows what each task is and what became of it, and it outlives processes. Its
- * adapters stand in ledgers/.
+ * PORT. A ledger is the source of truth: it stores every task and its outcome, durably. Its adapters are in ledgers/.
  *
- * With a ledger, what a timetable has are hints. *The timetable rings, the ledger decides*: a key that rings is
- * claimed here, by one condition, or it is not delivered. So a hint that is lost, late, double or outdated does no
- * harm; at worst it rings in vain.
+ * With a ledger, the timetable only has hints (hint-table.ts). *The timetable rings, the ledger decides*: a key that rings
+ * is claimed in the ledger, under one condition, or it is not delivered. So a hint that is lost, late, duplicated or
+ * outdated does no harm: at worst the key rings and the claim is refused.
  *
  * A claim may take a task that
- *   waits, and whose time has come by the clock that rang, or
- *   is claimed, and whose lease is over by the ledger's clock, or
- *   is claimed under the very same token: the answer was lost, and the call repeated.
+ *   waits, and is due by the clock of the hint table, or
+ *   is claimed, and whose lease has ended by the ledger's clock, or
+ *   is claimed under the same token: the answer was lost, and the call was retried.
  *
  * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
- * be repeated: by their token the second call does nothing new.
+ * be retried: the token identifies the call, and the second one changes nothing.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { Tx } from './values/tx.ts'
@@ -33,14 +32,14 @@ import type { Frontier, Hint } from './hint-table.ts'
 
 export interface Loaded {
   readonly hints: readonly Hint[]
-  /** By which each of them lies in its place: of a claimed task that is not when its hint rings. */
+  /** Sort key of each hint. For a claimed task it differs from `ringMs`, which is the end of its lease. */
   readonly orderMs: readonly number[]
-  /** Where it got to; null: to the end of what was asked for. */
+  /** Where the next page begins. Null if this was the last page. */
   readonly frontier: Frontier | null
 }
 
 export interface LedgerScheduled extends ScheduleAnswer {
-  /** Null: the older task was kept, and nothing changed. */
+  /** Null if the older task was kept, and nothing changed. */
   readonly hint: Hint | null
 }
 
@@ -54,29 +53,29 @@ export interface LedgerReplayed {
 }
 
 export interface LedgerClaimRequest {
-  /** With the session that the ledger gave this process, and the cell, this is the token. */
+  /** The token of a claim is the stamp, the cell, and the session that the ledger gave this process. */
   readonly stamp: number
   readonly leaseMs: number
-  /** The moment of the clock that rang. */
+  /** The time of the hint table's clock when the keys rang. */
   readonly nowMs: number
-  /** The only task of its claim, taken from the suspects. */
+  /** True if the task is claimed alone, as a suspect. */
   readonly alone: boolean
 }
 
-/** What the ledger says to a key that rang. */
+/** The ledger's answer for one key that rang. */
 export type ClaimVerdict =
   | { readonly kind: 'ours'; readonly task: ClaimedTask }
-  /** There is no such live task. */
+  /** The key has no live task. */
   | { readonly kind: 'gone' }
-  /** It waits, and rings then. */
+  /** The task waits, and rings later. */
   | { readonly kind: 'later'; readonly hint: Hint }
-  /** Somebody has it, for so long at least. */
+  /** Another claim holds the task, for at least this long. */
   | { readonly kind: 'held'; readonly leaseEndInMs: number }
-  /** It lost its second lease just now, or before: it may only be claimed alone. */
+  /** The task has lost two leases in a row: it may only be claimed alone. */
   | { readonly kind: 'suspect'; readonly hint: Hint }
-  /** The third lease in a row was lost, the last one alone: it is dead from now on. */
+  /** The task has lost three leases in a row, the last one alone: it is dead now. */
   | { readonly kind: 'poison'; readonly error: string }
-  /** It is not what was written: it is dead from now on, and nobody gets it. */
+  /** The stored row is corrupt: the task is dead now, and is not delivered. */
   | { readonly kind: 'damaged'; readonly error: string }
 
 export interface LedgerSettlement extends Place {
@@ -84,7 +83,7 @@ export interface LedgerSettlement extends Place {
   readonly outcome: SettleOutcome | Lost
 }
 
-/** Nobody settled it before its lease was over. It comes back spread over seconds, by a fraction of 0 to 1. */
+/** The lease ended before the task was settled. It rings again after a delay of some seconds, times `spread` (0 to 1). */
 export interface Lost {
   readonly kind: 'lost'
   readonly spread: number
@@ -92,9 +91,9 @@ export interface Lost {
 
 export interface LedgerSettled {
   readonly answer: 'settled' | 'stale'
-  /** Where it waits again; null when that was its end, or nothing changed. */
+  /** When the task rings again. Null if it ended, or nothing changed. */
   readonly hint: Hint | null
-  /** Its third lease in a row was lost, the last one alone: it is dead, for this reason. */
+  /** Why the task is dead, if it lost its third lease in a row, the last one alone. */
   readonly poison?: string
 }
 
@@ -102,15 +101,15 @@ export interface LedgerSettled {
 export type ExtendAnswer = 'extended' | 'stale' | 'locked'
 
 export interface Retention {
-  /** Done, cancelled and obsolete tasks that ended before this are forgotten. */
+  /** Done, cancelled and obsolete tasks that ended before this are deleted. */
   readonly endedBeforeMs: number
   readonly deadBeforeMs: number
   readonly deadMax: number
-  /** One call forgets at most so many. */
+  /** The most tasks that one call deletes. */
   readonly limit: number
 }
 
-/** Rows, counted one by one; the books are counters that moved with the writes. They must agree. */
+/** Rows, counted one by one. The books are counters, updated by the writes. They must agree. */
 export interface Recount {
   readonly pending: number
   readonly claimed: number
@@ -126,7 +125,7 @@ export interface Placing {
   readonly mergeMs: number
 }
 
-/** What callers write: in a transaction of the ledger, or in their own. */
+/** The writes of callers, in a transaction of the ledger or in their own. */
 export interface LedgerWrites {
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
@@ -138,7 +137,7 @@ export interface LedgerWrites {
   ): Promise<LedgerRescheduled[]>
 }
 
-/** The same writes in the caller's transaction, which alone decides whether they happened. */
+/** The same writes in the caller's transaction: they take effect if it commits. */
 export interface LedgerTransaction extends LedgerWrites {
   /** All live tasks of the selection, as the transaction sees them. */
   cancelBy(
@@ -165,14 +164,14 @@ export interface LedgerTransaction extends LedgerWrites {
   readonly isSynchronous: boolean
 }
 
-/** A task that somebody holds. */
+/** A task and the stamp under which it is held. */
 export type HeldPlace = Place & { readonly stamp: number }
 
-/** A transaction of the ledger's own in which a handler writes. */
+/** A transaction of the ledger in which a handler writes. */
 export interface HandlerTransaction {
   readonly tx: Tx
   readonly settle: (topic: string, settlements: readonly LedgerSettlement[]) => Promise<LedgerSettled[]>
-  /** Whether all of these are held under their stamps. They are locked then until the end. */
+  /** Locks these tasks until the transaction ends. Returns false if not all of them are held under their stamps. */
   readonly hold: (topic: string, held: readonly HeldPlace[]) => Promise<boolean>
 }
 
@@ -185,7 +184,7 @@ export type TransactHandler = (
   signal: AbortSignal,
 ) => Promise<boolean>
 
-/** Its `get` answers a live task, or else the last one of the key that ended. */
+/** `get` returns the live task of a key, or else the one that ended last. */
 export interface Ledger extends LedgerWrites, Looks {
   /** True if other processes may write to the same ledger: their writes are found by `load`, `listen` and `committedWrites`. */
   readonly isShared: boolean
@@ -195,18 +194,19 @@ export interface Ledger extends LedgerWrites, Looks {
    * process whose `slotBy` differs from the stored one. A ledger that is not shared ignores the call.
    */
   configure(topic: string, placing: () => Placing): void
-  /** Refuses what is no open transaction of the ledger's database. */
+  /** Throws 'bad-tx' if `tx` is not an open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 
   /** One verdict per place, in order. */
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]>
-  /** Records that the handler of a suspect is about to start. False: the claim is not held any more. */
+  /** Records that the handler of a suspect is about to start. Returns false if the claim is no longer held. */
   begin(topic: string, place: Place, stamp: number): Promise<boolean>
-  /** Under which the claims of this process in that cell are held: with the stamp, it is the token. */
+  /** Returns the session of this process for a cell: part of the token of its claims. */
   sessionOf(cell: number): number
   /**
-   * What of these is still held under the stamp is trusted for another `leaseMs`. One answer per place, in order.
-   * `session` is the one that claimed them: its own unless told otherwise. Whoever has the token may speak for a claim.
+   * Extends the leases of the places that are still held under the stamp to `leaseMs` from now. One answer per place, in
+   * order. `session` is that of the process that claimed them, by default this one: any process that has the token may
+   * extend and settle a claim.
    */
   extend(
     topic: string,
@@ -219,23 +219,23 @@ export interface Ledger extends LedgerWrites, Looks {
   /** Null if the ledger cannot keep a transaction open while a handler runs. */
   readonly transact: TransactHandler | null
 
-  /** Hints after `after`, up to `untilMs`, in order. Of a claimed task: when its lease is over. */
+  /** Returns the hints after `after` up to `untilMs`, in order. The hint of a claimed task rings when its lease ends. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
-  /** The hints of these, as they are now; null where there is no live task, or one that was cancelled in flight. */
+  /** Returns the current hint of each place. Null if the key has no live task, or one that was cancelled in flight. */
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
 
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
-  /** Every topic that ever had a task, and what is consumed. */
+  /** Returns every topic that ever had a task, or is consumed. */
   topics(): Promise<string[]>
-  /** Answers how many tasks it forgot: at most `limit`, the dead included. */
+  /** Deletes old tasks that ended. Returns how many: at most `limit`, dead ones included. */
   forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
-  /** Both at one moment. */
+  /** Returns both as of the same moment. */
   recount(topic: string): Promise<{ books: Books; counted: Recount }>
 
   nowMs(): Promise<number>
-  /** What its clock says, as far as is known without asking. May lag a little; never leads. */
+  /** Estimates the ledger's clock without a call. May lag a little, never leads. */
   clockMs(): number
   /**
    * Calls `onNear` with a topic when any process wrote a task that rings soon, and with null if that may have happened in
