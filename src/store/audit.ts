@@ -1,4 +1,4 @@
-/** Whether the books of a topic are true, and whether ledger and timetable know the same tasks. What is off is mended. */
+/** Checks whether the books of a topic balance, and whether ledger and hint table have the same tasks. Repairs differences. */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import { ALL_CELLS } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
@@ -22,7 +22,7 @@ export async function auditTopic(
 ): Promise<TopicAudit> {
   const { ledger } = parts
   const { books, counted } = await ledger.recount(topic)
-  // Not consumed here: the timetable of this process has nothing of it, and need not.
+  // Not consumed here: the table need not have the topic's tasks.
   const missing = filler === undefined ? 0 : await mendMissing(parts, topic, filler)
   const orphaned = filler === undefined ? 0 : await mendOrphaned(parts, topic)
   return { topic, books, counted, balances: balance(books, counted), missing, orphaned, rescued }
@@ -37,7 +37,7 @@ function balance(books: Books, counted: Recount): boolean {
   )
 }
 
-/** Every live task that rings soon must be in the timetable. */
+/** Adds the hint of every live task that rings soon and is not in the table. Returns how many. */
 async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Promise<number> {
   const { ledger, clock } = parts
   let missing = 0
@@ -52,7 +52,7 @@ async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Pr
   return missing
 }
 
-/** Every entry of the timetable must have a live task. */
+/** Removes every hint without a live task. Returns how many. */
 async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
   const { table, clock } = parts
   let orphaned = 0
@@ -71,7 +71,7 @@ async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
   return orphaned
 }
 
-/** What was committed before may not be told yet. An empty write is answered after it, and then it is. */
+/** Waits until the hints of earlier commits are written: an empty write is answered after them. */
 async function allTold({ ledger, clock }: AuditParts, topic: string): Promise<void> {
   await ledger.cancel(topic, [])
   await clock.turn()
@@ -101,7 +101,7 @@ async function dropOrphans(parts: AuditParts, topic: string, places: readonly Pl
   const orphans: Place[] = []
   for (const [i, place] of suspects.entries()) {
     const state = known[i] === true ? (await ledger.get(topic, place))?.state : 'claimed'
-    // One that is cancelled in flight, or was when its process died, has its task still.
+    // A task that was cancelled in flight is still live, also after its process died.
     if (state !== 'pending' && state !== 'claimed') orphans.push(place)
   }
   await table.cancel(topic, orphans)

@@ -2,10 +2,10 @@ import type { Clock } from '../clock.ts'
 import type { Place } from '../timetable.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** What is written in a caller's transaction is heard of within this, though nobody was told. */
+/** How often the feed is polled: a notification may be lost. */
 const STEP_MS = 1_000
 
-/** Reads what callers wrote in transactions of their own, and has the timetable hear of it. */
+/** Reads the committed writes of callers' transactions, and passes them on so that the hint table is updated. */
 export class CommitFeed {
   readonly #periodic: Periodic
 
@@ -32,8 +32,8 @@ export class CommitFeed {
     return this.#periodic.stop()
   }
 
-  /** There is some. */
-  look(): void {
+  /** Polls at once: a transaction has committed. */
+  readNow(): void {
     this.#periodic.hurry()
   }
 }

@@ -14,24 +14,35 @@ import type {
 } from '../timetable.ts'
 import type { Filling, Frontier, Hint, HintTable } from '../hint-table.ts'
 
-/** So often a timetable that is away is asked whether it is back. */
+/** How often an unreachable shared table is probed. */
 const PROBE_MS = 500
 
 export interface Outages {
-  /** The timetable is away: until it is back, `spare` rings, and is to be filled. */
+  /** The shared table is unreachable: `spare` rings in its place, and has to be filled. */
   onAway(spare: HintTable, error: unknown): void
   /**
-   * It answers again. What it holds may be old, or nothing: it is not rung by before this is over. These topics were
-   * written to meanwhile, also where nobody consumes them here.
+   * The shared table answers again. Its hints may be outdated or gone, so it does not ring before this promise resolves.
+   * `untold` are the topics written to during the outage, including topics that this process does not consume.
    */
   onBack(untold: readonly string[]): Promise<void>
-  /** It is rung by again. */
+  /** The shared table rings again. */
   onOver(): void
 }
 
 /**
- * Two timetables in one: while the shared one is away, a spare one of this process rings, from the ledger alone. Later
- * than usual, perhaps, but nothing stops. Both side by side do no harm, since the ledger decides.
+ * A shared hint table (Redis) with a spare one in this process, filled by polling the ledger, for when the shared one is
+ * unreachable. Tasks may ring later than usual, but nothing stops. If both ring the same key, the ledger refuses one.
+ *
+ *              a call fails                    a probe succeeds
+ *   ON REDIS ────────────────▶ AWAY ──────────────────────────────▶ RECONCILING
+ *   shared rings               spare rings                          spare rings
+ *      ▲                       writes to spare only                 writes to both, shared is filled from the ledger
+ *      │                          ▲         a call fails                │   │
+ *      │                          └──────────────────────────────────────┘   │
+ *      └──────────────────────────────────────────────────────────────────────┘
+ *                          the shared table has every hint again
+ *
+ * #spare is null only on Redis; #isReturning is true only while reconciling.
  */
 export class FailoverTable implements HintTable {
   readonly isShared = true
@@ -42,12 +53,12 @@ export class FailoverTable implements HintTable {
   readonly #clock: Clock
   readonly #outages: Outages
   readonly #watchers = new Map<string, Set<Watcher>>()
-  /** Topics whose hints it was not told. */
+  /** Topics with hints that the shared table has missed. */
   readonly #untold = new Set<string>()
   readonly #keptCells = new Map<string, readonly number[]>()
   readonly #stop = new AbortController()
   #spare: HintTable | null = null
-  /** It answers again and is being filled: what is written now must not miss it. */
+  /** Reconciling: the shared table is being filled, so new writes have to reach it, too. */
   #isReturning = false
   #waiting: Promise<void> | null = null
 
@@ -67,7 +78,7 @@ export class FailoverTable implements HintTable {
     return this.#ring((table) => table.look(at))
   }
 
-  /** Whichever of the two it was claimed from: the other one does not know its stamp. */
+  /** The claim may be of either table: the other one does not know its request. */
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
     const spared = await this.#spare?.extend(at, req, leaseMs)
     return spared === 'extended' ? spared : this.#tell('stale', (shared) => shared.extend(at, req, leaseMs))
@@ -98,7 +109,6 @@ export class FailoverTable implements HintTable {
     return this.#tell(undefined, (shared) => shared.drop(topic, places))
   }
 
-  /** The spare one is of this process alone. */
   keepOnly(topic: string, cells: readonly number[]): void {
     this.#keptCells.set(topic, cells)
     this.#spare?.keepOnly(topic, cells)
@@ -137,7 +147,7 @@ export class FailoverTable implements HintTable {
     const watchers = this.#watchers.get(topic) ?? new Set()
     this.#watchers.set(topic, watchers.add(watcher))
     const unwatch = this.#shared.watch(topic, watcher)
-    // One of an outage that is over is nobody's: it need not be told.
+    // Not undone for the spare table: that is discarded when the outage is over.
     this.#spare?.watch(topic, watcher)
     return () => {
       watchers.delete(watcher)
@@ -152,7 +162,7 @@ export class FailoverTable implements HintTable {
     await this.#shared.close()
   }
 
-  /** By the one that rings now. */
+  /** Runs `work` on the table that rings now. */
   async #ring<T>(work: (table: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null) return work(this.#spare)
     try {
@@ -163,7 +173,7 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** What the shared one is not told, all that the ledger has tells it when it is back. */
+  /** Runs `work` on the shared table. Returns `otherwise` while it is away: reconciling fills it from the ledger later. */
   async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null && !this.#isReturning) return otherwise
     try {
@@ -174,7 +184,7 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Somebody else found it away. False: this is something else, or nobody's business any more. */
+  /** Enters AWAY if the error is an outage of the shared table. Returns false if it is not, or the table is closed. */
   notice(error: unknown): boolean {
     if (!isOutage(error) || this.#stop.signal.aborted) return false
     this.#isReturning = false
@@ -206,7 +216,7 @@ export class FailoverTable implements HintTable {
       } catch {
         this.#isReturning = false
       }
-      // False: not yet, or away again while it was filled.
+      // False if a call failed while the table was filled: it is away again.
       if (this.#isReturning) break
     }
     if (signal.aborted) return
@@ -225,7 +235,7 @@ export class FailoverTable implements HintTable {
   }
 }
 
-/** It cannot be reached, or not be used: unlike a mistake of ours, that is over some day. */
+/** True if the table cannot be reached or used at present, as opposed to a bug, which no wait will fix. */
 function isOutage(error: unknown): boolean {
   return TocsinError.is(error) && (error.code.startsWith('timetable-') || error.code === 'unknown-outcome')
 }

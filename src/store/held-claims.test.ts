@@ -5,7 +5,7 @@ import { HeldClaims } from './held-claims.ts'
 const AT = { topic: 'topic', cell: 3 }
 const LEASE_MS = 30_000
 
-/** One claim of one task, which is settled; answers whether another claim may have its stamp then. */
+/** Settles a claim of one task. Returns whether another claim may use its stamp then. */
 function isFree(meanwhile: (held: HeldClaims) => void): boolean {
   const held = new HeldClaims(new VirtualClock(0), { limited: () => {}, doubtful: () => {} })
   const askedMs = held.asking(AT, 'one', 7, LEASE_MS) as number
@@ -19,7 +19,7 @@ it('the stamp of a claim is free when all of it is settled', () => {
   expect(isFree(() => {})).toBe(true)
 })
 
-it('one that was handed out keeps it: its bearer may say once more what he has said, and must not speak for another', () => {
+it('the stamp of a claim that was handed out stays reserved: a retry of its client must not settle another claim', () => {
   expect(isFree((held) => held.handedOut(AT, 7))).toBe(false)
   expect(isFree((held) => held.handedOut(AT, 8))).toBe(true)
 })

@@ -4,42 +4,55 @@ import { finiteOrNull } from '../values/ring-time.ts'
 import type { CellAddress, Place } from '../timetable.ts'
 import { Stamps } from './stamps.ts'
 
-/** A claim of this process: its ledger is told by keys what its timetable is told by request. */
+/**
+ * A claim of this process. The ledger extends and settles it by key, the hint table extends it by request. Its keys:
+ *
+ *   asking ──▶ held ──┬──▶ extended     all keys at once: they share one lease (leaseEndMs)
+ *   (stamp      │     ├──▶ behind       locked, so not extended with the others; its holder is fenced before its lease
+ *   reserved)   │     │                 ends, unless a later extension includes it
+ *               │     ├──▶ parted       extended by key: a lease of its own (ownEndMs); the hint table, which has one
+ *               │     │                 lease per claim, is not extended any more
+ *               │     └──▶ handed out   a client has the token: the stamp stays reserved after the last key is settled
+ *               │                                        │
+ *               ├──▶ settled: the key is removed ◀───────┤   with the last key the stamp is released
+ *               └──▶ lost: the lease ended ◀─────────────┘   the key is removed, the stamp stays reserved for a while
+ */
 export interface StoreClaim {
   readonly at: CellAddress
   readonly req: string
   readonly stamp: number
-  /** Not yet settled. */
+  /** Keys that are not settled yet. */
   readonly keys: Set<string>
-  /** Monotonic: nobody trusts it after this. */
+  /** End of the lease by the monotonic clock, except for keys in `ownEndMs`. */
   leaseEndMs: number
-  /** Of keys that were prolonged by themselves: when each of their leases ends. */
-  readonly apart: Map<string, number>
-  /** The leases of its keys are no longer one: the timetable, which has one for all of them, must not prolong it. */
+  /** Lease ends of keys that were extended by key. */
+  readonly ownEndMs: Map<string, number>
+  /** True once some keys were extended without the others: the hint table, which has one lease for all, must not extend it. */
   isParted: boolean
-  /** Nobody else can have it before this: counted from before the ledger was asked. */
+  /** No other process can hold the claim before this: the lease, counted from before the ledger was called. */
   sureUntilMs: number
-  /** Keys whose lease could not be prolonged with the others'; each calls off that its holder is told. */
+  /** Keys whose lease could not be extended with the others'. Each value cancels the timer that fences the holder. */
   readonly behind: Map<string, () => void>
-  /** Keys that are locked by their own handler: nobody can take these. */
+  /** Keys that are locked by the transaction of their own handler: no other process can take them. */
   readonly ownLocks: Set<string>
-  /** Extensions that are not answered yet. */
+  /** Number of extend calls under way. */
   extending: number
-  /** Somebody outside has its token, and may speak again when all of it is settled. */
+  /** True if a client has the token, and may send a retry after all keys are settled. */
   isHandedOut: boolean
 }
 
-/** What becomes of one task of a claim. */
+/** Notified when the lease of one task of a claim can no longer be relied on. */
 export interface Doubts {
-  /** Its lease ends then, and not with that of the others. Null: it was prolonged. */
+  /** The lease of the key ends at `endMs`, not with that of the others. Null: it was extended after all. */
   limited(claim: StoreClaim, key: string, endMs: number | null): void
-  /** Its lease is all but over, or it is not ours any more. */
+  /** The lease is about to end, or the task is no longer held. */
   doubtful(claim: StoreClaim, key: string): void
 }
 
-/** The holder of a key is told so long before its lease is over, as a share of the lease. */
-const TOLD_BEFORE = 0.1
+/** The holder of a key is fenced this long before its lease ends, as a fraction of the lease. */
+const FENCE_BEFORE = 0.1
 
+/** The claims that this process holds, with the ends of their leases. */
 export class HeldClaims {
   readonly #byRequest = new Map<string, StoreClaim>()
   readonly #byCell = new Map<string, Set<StoreClaim>>()
@@ -52,12 +65,15 @@ export class HeldClaims {
     this.#doubts = doubts
   }
 
-  /** Before the ledger is asked: when it was first. Null: its stamp is that of another claim, and must not be used. */
+  /**
+   * Reserves the stamp, before the ledger is called. Returns when the ledger was first called for this request. Null if
+   * another claim may hold tasks under the stamp, which must not be used then.
+   */
   asking(at: CellAddress, req: string, stamp: number, leaseMs: number): number | null {
     return this.#stamps.take(at, stamp, req, this.#clock.monotonicNow(), leaseMs)
   }
 
-  /** `askedMs`: when the ledger was asked; it has answered now, and trusts the claim from some moment in between. */
+  /** `askedMs`: when the ledger was called. It has answered now: its lease began at some moment in between. */
   add(
     at: CellAddress,
     req: string,
@@ -68,16 +84,16 @@ export class HeldClaims {
   ): void {
     if (keys.length === 0) return this.#stamps.free(at, stamp, req)
     const known = this.of(at, req)
-    // Repeated, because its answer was lost.
+    // A retry after a lost answer.
     if (known !== undefined) return keys.forEach((key) => known.keys.add(key))
     const claim: StoreClaim = {
       at,
       req,
       stamp,
       keys: new Set(keys),
-      // From when the ledger has answered: nobody is rescued whom the ledger still trusts.
+      // Counted from the answer: a task is not rescued while its lease lasts in the ledger.
       leaseEndMs: this.#clock.monotonicNow() + leaseMs,
-      apart: new Map(),
+      ownEndMs: new Map(),
       isParted: false,
       sureUntilMs: askedMs + leaseMs,
       behind: new Map(),
@@ -96,7 +112,7 @@ export class HeldClaims {
     return this.#byRequest.get(nameOf(at, req))
   }
 
-  /** Some leases go on, and some do not: where somebody's transaction is at a task, the others are not held up for it. */
+  /** Records the answers to an extension of all keys. Keys that are locked by a transaction do not hold up the others. */
   extended(
     claim: StoreClaim,
     keys: readonly string[],
@@ -104,20 +120,20 @@ export class HeldClaims {
     askedMs: number,
     leaseMs: number,
   ): void {
-    // Settled meanwhile, all of it: there is no lease left to speak of.
+    // All keys were settled meanwhile.
     if (this.of(claim.at, claim.req) !== claim) return
     const nowMs = this.#clock.monotonicNow()
-    const tellInMs = Math.max(0, claim.sureUntilMs - leaseMs * TOLD_BEFORE - nowMs)
+    const fenceInMs = Math.max(0, claim.sureUntilMs - leaseMs * FENCE_BEFORE - nowMs)
     for (const [i, key] of keys.entries()) {
       if (!claim.keys.has(key)) continue
       if (answers[i] === 'extended') {
-        claim.apart.delete(key)
+        claim.ownEndMs.delete(key)
         this.#caughtUp(claim, key)
       } else if (answers[i] === 'stale') {
-        // Replaced, or somebody else's by now: the trust in the others must not be trust in this one.
+        // Replaced, or claimed by another process: the extended lease of the others must not cover this key.
         this.settled(claim.at, claim.stamp, key)
         this.#doubts.doubtful(claim, key)
-      } else if (!claim.ownLocks.has(key)) this.#leftBehind(claim, key, tellInMs)
+      } else if (!claim.ownLocks.has(key)) this.#leftBehind(claim, key, fenceInMs)
     }
     if (!answers.includes('extended') || claim.keys.size === 0) return
     claim.leaseEndMs = nowMs + leaseMs
@@ -126,8 +142,8 @@ export class HeldClaims {
   }
 
   /**
-   * Only these of its keys were asked for, each by whoever bears it: the leases of the others end when they would have.
-   * True: that was all of them, and the claim is still one.
+   * Records the answers to an extension of some keys; the leases of the others end when they would have. Returns true if
+   * these were all keys of the claim, and it never parted.
    */
   extendedKeys(
     claim: StoreClaim,
@@ -135,7 +151,7 @@ export class HeldClaims {
     answers: readonly ExtendAnswer[],
     leaseMs: number,
   ): boolean {
-    // Settled meanwhile, all of it.
+    // All keys were settled meanwhile.
     if (this.of(claim.at, claim.req) !== claim) return false
     const nowMs = this.#clock.monotonicNow()
     const extended = new Set<string>()
@@ -146,23 +162,23 @@ export class HeldClaims {
     }
     if (extended.size === 0) return false
     this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
-    for (const key of extended) claim.apart.set(key, nowMs + leaseMs)
+    for (const key of extended) claim.ownEndMs.set(key, nowMs + leaseMs)
     claim.isParted ||= extended.size < claim.keys.size
     return !claim.isParted
   }
 
-  /** Claims of the cell of which some keys' leases are over, with these. */
+  /** Returns the claims of the cell of which some leases have ended, with the keys of these leases. */
   expired(at: CellAddress, steadyMs: number): { readonly claim: StoreClaim; readonly keys: string[] }[] {
     const claims = this.#byCell.get(cellName(at))
     if (claims === undefined) return []
     return [...claims].flatMap((claim) => {
-      // One that is being extended may live on: what the ledger says to that comes first.
+      // A claim that is being extended may live on: wait for the ledger's answer.
       if (claim.extending > 0 || firstEndMs(claim) > steadyMs) return []
       return { claim, keys: [...claim.keys].filter((key) => endMsOf(claim, key) <= steadyMs) }
     })
   }
 
-  /** When the first lease of the cell ends; null when none is held. What is being extended is not looked at meanwhile. */
+  /** Returns when the first lease of the cell ends. Null if none is held. Skips claims that are being extended. */
   nextEndMs(at: CellAddress): number | null {
     let endMs = Number.POSITIVE_INFINITY
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
@@ -170,7 +186,7 @@ export class HeldClaims {
     return finiteOrNull(endMs)
   }
 
-  /** A handler has locked its own task, or has let go of it. */
+  /** The transaction of a handler has locked its own task, or released it. */
   ownLock(at: CellAddress, stamp: number, key: string, isLocked: boolean): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
@@ -179,7 +195,7 @@ export class HeldClaims {
     }
   }
 
-  /** From now on its stamp is its own for a while, however it ends: a token must not become that of another claim. */
+  /** Keeps the stamp reserved for a while after the claim ends: the client's token must not match another claim. */
   handedOut(at: CellAddress, stamp: number): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
       if (claim.stamp === stamp) claim.isHandedOut = true
@@ -189,24 +205,23 @@ export class HeldClaims {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
       claim.keys.delete(key)
-      claim.apart.delete(key)
+      claim.ownEndMs.delete(key)
       this.#caughtUp(claim, key)
       if (claim.keys.size === 0) this.#ended(claim)
       return
     }
   }
 
-  /** All of it is settled. */
   #ended(claim: StoreClaim): void {
     if (!claim.isHandedOut) this.#stamps.free(claim.at, claim.stamp, claim.req)
     this.#forget(claim)
   }
 
-  /** Nobody settled these in time. Their holder may still speak, so that the stamp stays its own for a while. */
+  /** Removes keys whose lease ended. Their holder may still settle late, so the stamp stays reserved for a while. */
   lost(claim: StoreClaim, keys: readonly string[]): void {
     for (const key of keys) {
       claim.keys.delete(key)
-      claim.apart.delete(key)
+      claim.ownEndMs.delete(key)
       claim.behind.get(key)?.()
       claim.behind.delete(key)
     }
@@ -214,7 +229,7 @@ export class HeldClaims {
   }
 
   #forget(claim: StoreClaim): void {
-    for (const callOff of claim.behind.values()) callOff()
+    for (const cancelTimer of claim.behind.values()) cancelTimer()
     claim.behind.clear()
     this.#byRequest.delete(nameOf(claim.at, claim.req))
     const cell = cellName(claim.at)
@@ -227,31 +242,31 @@ export class HeldClaims {
     for (const claim of this.#byRequest.values()) this.#forget(claim)
   }
 
-  /** At once it may be started no more when its time is over; whoever runs is told when that is near. */
-  #leftBehind(claim: StoreClaim, key: string, tellInMs: number): void {
+  /** Caps the key's lease now; fences a running handler shortly before the lease ends. */
+  #leftBehind(claim: StoreClaim, key: string, fenceInMs: number): void {
     if (claim.behind.has(key)) return
-    const tell = () => this.#doubts.doubtful(claim, key)
-    claim.behind.set(key, tellInMs > 0 ? this.#clock.after(tellInMs, tell, true) : () => {})
+    const fence = () => this.#doubts.doubtful(claim, key)
+    claim.behind.set(key, fenceInMs > 0 ? this.#clock.after(fenceInMs, fence, true) : () => {})
     this.#doubts.limited(claim, key, claim.sureUntilMs)
-    if (tellInMs <= 0) tell()
+    if (fenceInMs <= 0) fence()
   }
 
   #caughtUp(claim: StoreClaim, key: string): void {
-    const callOff = claim.behind.get(key)
-    if (callOff === undefined) return
-    callOff()
+    const cancelTimer = claim.behind.get(key)
+    if (cancelTimer === undefined) return
+    cancelTimer()
     claim.behind.delete(key)
     this.#doubts.limited(claim, key, null)
   }
 }
 
-function endMsOf({ apart, leaseEndMs }: StoreClaim, key: string): number {
-  return apart.get(key) ?? leaseEndMs
+function endMsOf({ ownEndMs, leaseEndMs }: StoreClaim, key: string): number {
+  return ownEndMs.get(key) ?? leaseEndMs
 }
 
-/** When the first of its leases ends. */
-function firstEndMs({ keys, apart, leaseEndMs }: StoreClaim): number {
-  return Math.min(...apart.values(), apart.size < keys.size ? leaseEndMs : Number.POSITIVE_INFINITY)
+/** Returns when the first lease of the claim ends. */
+function firstEndMs({ keys, ownEndMs, leaseEndMs }: StoreClaim): number {
+  return Math.min(...ownEndMs.values(), ownEndMs.size < keys.size ? leaseEndMs : Number.POSITIVE_INFINITY)
 }
 
 export function placesOfClaim({ at, keys }: StoreClaim): Place[] {

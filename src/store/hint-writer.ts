@@ -7,8 +7,8 @@ import type { TopicFillers } from './topic-fillers.ts'
 const DONE = { kind: 'done' } as const
 const RETURN = { kind: 'return' } as const
 
-/** So much may be on its way to a shared timetable before a caller has to wait for it. */
-const UNTOLD_MAX = 50_000
+/** The most hints that may be under way to a shared table before callers have to wait. */
+const UNDER_WAY_MAX = 50_000
 
 interface Written {
   readonly hint: Hint | null
@@ -24,24 +24,24 @@ export interface HintWriterParts {
 }
 
 /**
- * Tells the timetable what the ledger has decided. The ledger has it: a timetable that was not told is mended by the
- * sweeper, and nobody's call fails for it.
+ * Writes hints to the table after the ledger has committed. A write that fails is logged and does not fail the caller's
+ * call: the task is in the ledger, and the sweeper or the loader adds the hint later.
  */
 export class HintWriter {
   readonly #parts: HintWriterParts
-  readonly #tellings = new Set<Promise<void>>()
-  #untold = 0
+  readonly #underWay = new Set<Promise<void>>()
+  #underWayCount = 0
 
   constructor(parts: HintWriterParts) {
     this.#parts = parts
   }
 
-  /** Resolves when all that is on its way has arrived. */
-  async arrived(): Promise<void> {
-    await Promise.all(this.#tellings)
+  /** Resolves when no write is under way. */
+  async drained(): Promise<void> {
+    await Promise.all(this.#underWay)
   }
 
-  /** After a write: what rings soon goes into the timetable, what rings later must not be there any more. */
+  /** Puts hints that ring soon into the table, and drops those that ring later. */
   async place(topic: string, written: readonly Written[]): Promise<void> {
     if (!this.isRungHere(topic)) return
     const near: Hint[] = []
@@ -49,13 +49,13 @@ export class HintWriter {
     for (const { hint, outcome } of written) {
       if (hint === null) continue
       if (this.isNear(topic, hint)) near.push(hint)
-      // What is new cannot be there.
+      // The table has no hint of a new task.
       else if (outcome !== 'created') far.push(hint)
     }
     await this.onTheWay(near.length + far.length, this.#putOrDrop(topic, near, far))
   }
 
-  /** Under way: what rings soon, and what must not be there any more. */
+  /** Starts the writes for these hints: puts those that ring soon, drops those that ring later. */
   putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
     const near = hints.filter((hint) => this.isNear(topic, hint))
     const isNear = new Set(near)
@@ -66,29 +66,26 @@ export class HintWriter {
     )
   }
 
-  /**
-   * A caller is answered when the ledger has it: a shared timetable hears of it on the way. Only when too much is on the
-   * way is it waited for.
-   */
+  /** A caller does not wait for writes to a shared table, unless too many are under way. */
   async onTheWay(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
     if (tellings.length === 0) return
     const told = this.all(tellings)
     if (!this.#parts.table.isShared) return told
-    this.#untold += count
+    this.#underWayCount += count
     const done = told.finally(() => {
-      this.#untold -= count
-      this.#tellings.delete(done)
+      this.#underWayCount -= count
+      this.#underWay.delete(done)
     })
-    this.#tellings.add(done)
-    if (this.#untold > UNTOLD_MAX) await done
+    this.#underWay.add(done)
+    if (this.#underWayCount > UNDER_WAY_MAX) await done
   }
 
-  /** The timetable of this process has what others' timetables have, or it is rung by here. */
+  /** Returns true if the hint table is shared, or this process consumes the topic. */
   isRungHere(topic: string): boolean {
     return this.#parts.table.isShared || this.#parts.topicFillers.has(topic)
   }
 
-  /** It belongs into the timetable now. */
+  /** Returns true if the hint rings soon enough to be in the table. */
   isNear(topic: string, hint: Hint): boolean {
     const filler = this.#parts.topicFillers.fillerOf(topic)
     if (filler !== undefined) return filler.includes(hint)
@@ -96,7 +93,7 @@ export class HintWriter {
     return !table.isShared || isNear(hint, ledger.clockMs(), residentMs(topic))
   }
 
-  /** A caller's transaction is over: what it wrote, if it did, is told to the timetable. */
+  /** Updates the hints of places that a caller's transaction, which has ended, may have written. */
   async catchUp(topic: string, places: readonly Place[]): Promise<void> {
     if (!this.isRungHere(topic)) return
     const hints = await this.#parts.ledger.hints(topic, places)
@@ -106,17 +103,20 @@ export class HintWriter {
     await this.told(this.#parts.table.put(topic, near, 'lower'))
   }
 
-  /** Never rejects. */
+  /** Waits for one write. Logs its error; never rejects. */
   async told(telling: Promise<unknown>): Promise<void> {
     await telling.catch((error: unknown) => this.#parts.onError(error))
   }
 
-  /** All called before any is waited for: a later write of the same commit must not get in between. */
+  /**
+   * Waits for several writes. All of them are started before any is awaited: a later write of the same commit must not be
+   * sent in between.
+   */
   async all(tellings: readonly Promise<unknown>[]): Promise<void> {
     await Promise.all(tellings.map((telling) => this.told(telling)))
   }
 
-  /** Claims of a cell have ended as the ledger says; what is to ring again, rings again. */
+  /** Updates the table after claims of a cell were settled in the ledger. */
   async settled(
     at: CellAddress,
     settlements: readonly Settlement[],
@@ -153,9 +153,9 @@ export class HintWriter {
   }
 }
 
-/** What the timetable is told of an outcome. By the ledger's word, not by the holder's. */
+/** Returns the settlement for the table, which follows the ledger's answer, not the holder's outcome. */
 function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled | undefined): Settlement {
-  // Stale: whatever the task is now, let it ring, and the ledger will say.
+  // Stale: the task may have changed, so the key rings again, and the ledger decides.
   const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
   return { key, stamp, outcome: isBack ? RETURN : DONE }
 }

@@ -4,11 +4,11 @@ import type { Ledger } from '../ledger.ts'
 import { Periodic } from '../lib/periodic.ts'
 
 const STEP_MS = 60_000
-/** The dead are kept for so long, and no more than so many of a topic. */
+/** How long dead tasks are kept, and the most of a topic that are kept. */
 const DEAD_MS = 30 * 24 * 3_600_000
 const DEAD_MAX = 1_000_000
 
-/** Forgets tasks that ended long ago, a little at a time, so that the ledger stays light. */
+/** Deletes tasks whose retention is over, in small batches, so that the ledger stays small. */
 export class Janitor {
   readonly #ledger: Ledger
   readonly #clock: Clock
@@ -38,7 +38,7 @@ export class Janitor {
     return this.#periodic.stop()
   }
 
-  /** Answers how many tasks were forgotten. */
+  /** Returns how many tasks were deleted. */
   async step(): Promise<number> {
     let forgotten = 0
     for (const topic of await this.#ledger.topics()) forgotten += await this.#tidy(topic)

@@ -2,8 +2,8 @@ import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 
 /**
- * The ledger's clock for a timetable of this process: what is due when many processes share a ledger is not for this
- * one's clock to decide. How long to wait is.
+ * A clock for a table of this process whose time of day is the ledger's: the ledger's clock decides what is due, because
+ * many processes share it. Waits are measured by this process's monotonic clock.
  */
 export function ledgerClock(ledger: Ledger, own: Clock): Clock {
   return {

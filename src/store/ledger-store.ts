@@ -154,7 +154,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     // The only process that has the ledger pulls every cell, and reads each task once.
     if (!this.#parts.ledger.isShared) return
     this.#table.keepOnly(topic, cells)
-    this.#topicFillers.look(topic)
+    this.#topicFillers.pollNow(topic)
   }
 
   async schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
@@ -302,7 +302,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     this.#isClosed = true
     this.#held.close()
     await Promise.all([this.#janitor.stop(), this.#topicFillers.close()])
-    await Promise.all([this.#transactionWatch.close(), this.#hintWriter.arrived()])
+    await Promise.all([this.#transactionWatch.close(), this.#hintWriter.drained()])
     await this.#table.close()
     await this.#parts.ledger.close()
   }

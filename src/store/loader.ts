@@ -6,42 +6,42 @@ import { compareFrontiers } from '../values/list-position.ts'
 import type { Frontier, Hint, HintTable } from '../hint-table.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** Hints that one reading brings. */
+/** Hints per page. */
 const PAGE = 1_000
-/** A page is dealt to 64 cells: where each of them is a call to a server, the pages are larger. */
+/** Larger pages for a shared table: a page is split into up to 64 calls to the server, one per cell. */
 const SHARED_PAGE = 8_000
-/** How often it looks whether the window has moved on. */
+/** How often the loader checks whether the window has moved. */
 const STEP_MS = 1_000
 
 /**
- * Whoever writes puts what rings within the window, and this much later, into a shared timetable: another process may be
- * reading up to the end of its window, and not see what is being committed. No write takes longer than this.
+ * A writer puts hints into a shared table if they ring within the window plus this: another process may be reading up to
+ * the end of its window, and not see a write that commits meanwhile. Longer than any write takes.
  */
 const OVERLAP_MS = 30_000
 
 const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, cell: 0, key: '' }
 
-/** Keeps a timetable filled from its ledger. */
+/** Keeps a hint table filled from its ledger. */
 export interface Filler {
   start(): void
   stop(): Promise<void>
-  /** It belongs into the timetable now. */
+  /** Returns true if the hint rings soon enough to be in the table. */
   includes(hint: Hint): boolean
-  /** All that rings before is in the timetable. */
+  /** Every task that rings before this is in the table. */
   readonly loadedUntilMs: number
-  /** There is room again: reads on at once where it had to stop. */
+  /** Continues at once if it had stopped because the table was full. */
   nudge(): void
-  /** Reads what is to be read by now. */
+  /** Loads what is due to be loaded by now. */
   catchUp(): Promise<void>
 }
 
 /**
- * Keeps the timetable filled with what rings soon: far tasks stay in the ledger and cost no memory. All up to the
- * frontier is in the timetable; what is written before it goes there directly, what is written behind it is read in
- * time.
+ * Loads the tasks that ring within the next `residentMs` into the table: later tasks stay in the ledger and cost no
+ * memory. Every task up to the frontier is in the table. A write before the frontier is put into the table directly, a
+ * write after it is loaded in time.
  *
- * Where several processes share the timetable, they share the frontier, too, which is kept in it. When the timetable
- * says that it may have lost something, all is read again from the beginning.
+ * Processes that share a table share the frontier, which is stored in the table. When the table's epoch changes, hints
+ * may be lost, and everything is loaded again from the beginning.
  */
 export class Loader implements Filler {
   readonly #topic: string
@@ -53,11 +53,11 @@ export class Loader implements Filler {
   readonly #periodic: Periodic
   #epoch: string | null = null
   #frontier = NOWHERE
-  /** Not all before the frontier need be in the timetable: it is read from the beginning, whatever others say. */
+  /** True if hints before the shared frontier may be missing: everything is loaded from the beginning. */
   #isDoubtful = false
   /**
-   * While a reading is under way, what is written meanwhile may be behind it: up to here all is put directly. Before the
-   * first one that is everything.
+   * A write during a load may fall before the position that the load has reached, so every write up to this time is put
+   * directly. Before the first load that is every write.
    */
   #readingUntilMs = Number.POSITIVE_INFINITY
   #stepping: Promise<void> | null = null
@@ -101,17 +101,20 @@ export class Loader implements Filler {
     if (this.#isFull && this.#stepping === null) this.#alone(() => this.#step()).catch(this.#onError)
   }
 
-  /** What was put into the timetable may not be there: when this is over, all is. */
+  /** Loads everything again: hints that were put into the table may be lost. */
   async reconcile(): Promise<void> {
-    // What is under way began before.
+    // A load that is under way began before the loss.
     await this.#stepping?.catch(() => {})
     this.#doubt()
     await this.catchUp()
     if (this.#isDoubtful && !this.#isFull)
-      throw new TocsinError('timetable-unavailable', 'the timetable was lost again while it was filled')
+      throw new TocsinError(
+        'timetable-unavailable',
+        'the timetable lost its hints again while it was being filled',
+      )
   }
 
-  /** Reads on if the window has moved on by a quarter, or the clock has, or the timetable has lost something. */
+  /** Loads more if the window has moved by a quarter, or the clock has stepped, or the table may have lost hints. */
   catchUp(): Promise<void> {
     return this.#alone(async () => {
       await this.#lookAtTable()
@@ -120,7 +123,7 @@ export class Loader implements Filler {
     })
   }
 
-  /** One reading at a time: whoever asks for another meanwhile waits for this one. */
+  /** Runs one load at a time: a call during a load waits for that load. */
   #alone(work: () => Promise<void>): Promise<void> {
     this.#stepping ??= work().finally(() => {
       this.#stepping = null
@@ -136,18 +139,18 @@ export class Loader implements Filler {
 
   async #lookAtTable(): Promise<void> {
     const { epoch, frontier } = await this.#table.filling(this.#topic)
-    // Whatever others have read since: something of ours may have gone where nobody looks any more.
+    // Even if other processes have loaded since: a write of this process may have been lost with the old epoch.
     if (this.#epoch !== null && epoch !== this.#epoch) this.#doubt()
     this.#epoch = epoch
     if (this.#isDoubtful || frontier === null) return
     if (compareFrontiers(frontier, this.#frontier) > 0) this.#frontier = frontier
   }
 
-  /** Reads up to the end of the window, or as much as there is room for. */
+  /** Loads up to the end of the window, or until the table is full. */
   async #step(): Promise<void> {
     const table = this.#table
     const untilMs = this.#ledger.clockMs() + this.#residentMs()
-    // Before the first reading: from now on nothing that is written can fall between it and the frontier.
+    // Set before the first read: no write can fall between the read and the frontier from now on.
     this.#readingUntilMs = untilMs
     const read = (after: Frontier) => {
       const page = this.#ledger.load(this.#topic, after, untilMs, table.isShared ? SHARED_PAGE : PAGE)
@@ -159,7 +162,7 @@ export class Loader implements Filler {
       this.#isFull = Number.isFinite(table.residentMax) && (await this.#count()) >= table.residentMax
       if (this.#isFull || this.#periodic.isStopped) return
       const { hints, frontier }: Loaded = await (reading ?? read(this.#frontier))
-      // The next page is read while this one is put. Not where room is counted: it is put first.
+      // The next page is read while this one is put; not where the table has a limit, which is checked after each page.
       reading = frontier !== null && table.isShared ? read(frontier) : null
       await table.put(this.#topic, hints, 'lower')
       this.#frontier = frontier ?? { ringMs: untilMs, cell: CELLS, key: '' }
@@ -177,7 +180,7 @@ export class Loader implements Filler {
   }
 }
 
-/** What belongs into a shared timetable, by the ledger's clock. */
+/** Returns true if a shared table should have the hint, by the ledger's clock. */
 export function isNear({ ringMs }: Hint, nowMs: number, residentMs: number): boolean {
   return ringMs <= nowMs + residentMs + OVERLAP_MS
 }

@@ -5,17 +5,16 @@ import type { Frontier, Hint, HintTable } from '../hint-table.ts'
 import type { Filler } from './loader.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** How often it looks. */
+/** How often the ledger is polled. */
 const STEP_MS = 1_000
-/** It brings what rings within this: seen at one look, or at the next. */
+/** A poll loads tasks that ring within this time. Longer than the interval, so that none is missed between two polls. */
 const AHEAD_MS = 2_000
-/** After so long it begins again with what rings first, though it has not got to the end. */
+/** After this long a poll starts again with the tasks that ring first, although it has not reached the end. */
 const ROUND_MS = 5_000
 
 /**
- * Fills a timetable of this process from a ledger that other processes write to as well: what they write can only be
- * found by looking. So it looks every second at all that rings soon. What somebody else holds is left alone until its
- * lease is all but over.
+ * Fills a table of this process from a ledger that other processes write to: polls every second for all tasks that ring
+ * soon. A task that is claimed is loaded shortly before its lease ends.
  */
 export class Poller implements Filler {
   readonly #topic: string
@@ -25,7 +24,7 @@ export class Poller implements Filler {
   readonly #onError: (error: unknown) => void
   readonly #periodic: Periodic
   #stepping: Promise<void> | null = null
-  #isAskedAgain = false
+  #isPollWanted = false
   #isFull = false
   #frontier: Frontier | null = null
   #roundStartMs = Number.NEGATIVE_INFINITY
@@ -66,19 +65,19 @@ export class Poller implements Filler {
     if (this.#isFull && this.#stepping === null) this.catchUp().catch(this.#onError)
   }
 
-  /** Somebody wrote what rings soon: looks now, or once more after the look that is under way. */
-  look(): void {
+  /** Polls at once, or once more after the poll under way: a process wrote a task that rings soon. */
+  pollNow(): void {
     this.#frontier = null
     if (this.#stepping === null) this.catchUp().catch(this.#onError)
-    else this.#isAskedAgain = true
+    else this.#isPollWanted = true
   }
 
   catchUp(): Promise<void> {
     this.#stepping ??= this.#step().finally(() => {
       this.#stepping = null
-      if (!this.#isAskedAgain || this.#periodic.isStopped) return
-      this.#isAskedAgain = false
-      this.look()
+      if (!this.#isPollWanted || this.#periodic.isStopped) return
+      this.#isPollWanted = false
+      this.pollNow()
     })
     return this.#stepping
   }

@@ -55,7 +55,7 @@ describe('a stamp', () => {
     stamps.take(AT, 7, 'one', 0, LEASE_MS)
     stamps.free(AT, 7, 'one')
     expect(stamps.take(AT, 7, 'other', 0, LEASE_MS)).not.toBeNull()
-    // Freed once more, by whoever had it before.
+    // Freed once more, by the claim that had it before.
     stamps.free(AT, 7, 'one')
     expect(stamps.take(AT, 7, 'third', 0, LEASE_MS)).toBeNull()
   })
@@ -87,7 +87,7 @@ describe('a stamp', () => {
 })
 
 describe('what it has in mind', () => {
-  it('does not grow with claims that nobody ever hears of again', () => {
+  it('does not grow with claims that are never settled', () => {
     const { stamps, count } = counted()
     let most = 0
     // One every 100 ms, for hours: none is freed, as when every answer of the ledger is lost.

@@ -1,37 +1,37 @@
 import type { CellAddress } from '../timetable.ts'
 
-/** A claim may take effect this much later than it was sent, and its lease count from then. */
+/** A claim may take effect in the ledger this long after it was sent, and its lease begins then. */
 const LATE_MS = 60_000
 
 interface Use {
   readonly req: string
   readonly untilMs: number
-  /** When it was sent first: the lease may count from then. */
+  /** When the claim was first sent: its lease may count from then. */
   readonly askedMs: number
 }
 
 /**
- * Stamps of claims that may be held. A stamp is the ledger's token, with the session and the cell; but it comes from a
- * timetable, and one that was wiped, or another one in its place, may give it once more. To the ledger the second claim
- * would be the first one, repeated: it would give out the same tasks again.
+ * Stamps of claims that may still be held. With the session and the cell, a stamp is the ledger's token. It comes from a
+ * hint table, and one that was wiped, or a spare one, may issue it again. The ledger would take the second claim for a
+ * retry of the first, and deliver the same tasks twice.
  */
 export class Stamps {
   readonly #uses = new Map<string, Use>()
 
-  /** Answers when the claim was sent first. Null: another one may hold tasks under this stamp. */
+  /** Reserves the stamp. Returns when the claim was first sent. Null if another claim may hold tasks under this stamp. */
   take(at: CellAddress, stamp: number, req: string, nowMs: number, leaseMs: number): number | null {
     this.#forgetOld(nowMs)
     const name = nameOf(at, stamp)
     const use = this.#uses.get(name)
     if (use !== undefined && use.req !== req && use.untilMs > nowMs) return null
     const askedMs = use?.req === req ? use.askedMs : nowMs
-    // To the end of the line: the first of it is the first to be forgotten.
+    // Moved to the end of the map: entries are forgotten from its start.
     this.#uses.delete(name)
     this.#uses.set(name, { req, untilMs: nowMs + leaseMs + LATE_MS, askedMs })
     return askedMs
   }
 
-  /** Nothing is held under it any more. */
+  /** Releases the stamp: no task is held under it any more. */
   free(at: CellAddress, stamp: number, req: string): void {
     const name = nameOf(at, stamp)
     if (this.#uses.get(name)?.req === req) this.#uses.delete(name)

@@ -9,7 +9,7 @@ export interface StoreTransactionsParts {
   readonly ledger: Ledger
   readonly held: HeldClaims
   readonly transactionWatch: TransactionWatch
-  /** What was settled, and is committed by now, is told. */
+  /** Called after the commit with what was settled. */
   readonly onSettled: (
     at: CellAddress,
     settlements: readonly Settlement[],
@@ -17,10 +17,10 @@ export interface StoreTransactionsParts {
   ) => Promise<void>
 }
 
-/** Writes in a transaction of the caller's, and handlers whose outcome is committed together with what they wrote. */
+/** Writes in a caller's transaction, and handlers whose writes commit together with their outcome. */
 export class StoreTransactions {
   readonly #parts: StoreTransactionsParts
-  /** Called before a handler writes through its own transaction: throws if a task of its own is not its own any more. */
+  /** Called before a handler writes through its transaction. Throws if it writes to a task of its own that it no longer holds. */
   readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
 
   constructor(parts: StoreTransactionsParts) {
@@ -41,7 +41,7 @@ export class StoreTransactions {
 
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
-    // They take effect before they return, where the ledger works at once; only then are they followed.
+    // A synchronous ledger has written before this returns; only then is the transaction followed.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
       if (transaction.ended !== null)
         this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
@@ -50,7 +50,7 @@ export class StoreTransactions {
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
       swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
     const check = this.#beforeWrite.get(tx as object)
-    /** At once, where nothing is to be asked before: a synchronous ledger must have written when this returns. */
+    /** Writes synchronously unless there is a check: a synchronous ledger must have written when this returns. */
     const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
       check === undefined
         ? one(topic, places, write())
@@ -68,27 +68,27 @@ export class StoreTransactions {
     }
   }
 
-  /** Should the process die after the commit, and before the timetable hears of it, its entries ring in vain, once. */
+  /** If the process dies after the commit and before the table is updated, the keys ring once more and are refused. */
   async #transact(
     transact: TransactHandler,
     ...[topic, held, work, signal]: Parameters<Transact>
   ): Promise<boolean> {
-    const tellings: (() => Promise<void>)[] = []
-    const letGo = () => {
+    const afterCommit: (() => Promise<void>)[] = []
+    const unlock = () => {
       for (const { key, cell, stamp } of held) this.#parts.held.ownLock({ topic, cell }, stamp, key, false)
     }
     const isCommitted = await transact(async ({ tx, settle, hold }) => {
-      /** Of its own tasks, those that the handler has written to while it held them. */
+      /** Tasks of the handler's own that it has written to while it held them. */
       const own = new Set<string>()
       this.#beforeWrite.set(tx, async (of, places) => {
         const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
         const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
         if (mine.length === 0) return
-        // Somebody else may have done it meanwhile: then this one must not go on as if it had not.
+        // Another consumer may have handled the task meanwhile: this handler must not continue.
         if (!(await hold(topic, mine)))
           throw new TocsinError(
             'lease-lost',
-            'the task is not held by this handler any more; somebody else has it',
+            'this handler no longer holds the task: its lease ended, and another consumer may have claimed it',
           )
         for (const { key, cell, stamp } of mine) {
           own.add(key)
@@ -100,13 +100,13 @@ export class StoreTransactions {
         for (const cell of new Set(settlements.map((one) => one.cell))) {
           const isHere = (_: unknown, i: number) => settlements[i]?.cell === cell
           const [some, theirs] = [settlements.filter(isHere), answers.filter(isHere)]
-          tellings.push(() => this.#parts.onSettled({ topic, cell }, some, theirs))
+          afterCommit.push(() => this.#parts.onSettled({ topic, cell }, some, theirs))
         }
-        // A task that its own handler has scheduled anew, or cancelled, is what the handler wanted it to be.
+        // A handler may schedule or cancel its own task: its claim is stale then, and that is not an error.
         return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
       })
-    }, signal).finally(letGo)
-    if (isCommitted) await Promise.all(tellings.map((tell) => tell()))
+    }, signal).finally(unlock)
+    if (isCommitted) await Promise.all(afterCommit.map((run) => run()))
     return isCommitted
   }
 }

@@ -5,15 +5,15 @@ import type { Frontier, HintTable } from '../hint-table.ts'
 import type { Filler } from './loader.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** A task that is later than this, and that the timetable does not have, has been lost on the way. */
+/** A task that is overdue by more than this and is not in the table has been lost on its way there. */
 const GRACE_MS = 2_000
 const STEP_MS = 1_000
-/** One step looks at no more than this many pages: what is left is seen a second later. */
+/** The most pages per step. The next step, a second later, continues. */
 const PAGES_MAX = 100
 
 /**
- * The safety net: what is overdue in the ledger, and neither waits in the timetable nor is claimed, is put there again.
- * In a healthy run it finds nothing.
+ * The safety net: puts overdue tasks of the ledger that neither wait in the table nor are claimed into the table again.
+ * Finds none in a healthy run.
  */
 export class Sweeper {
   readonly #topic: string
@@ -51,23 +51,23 @@ export class Sweeper {
   }
 
   async step(): Promise<void> {
-    // What the loader is about to bring is not lost. If it fails, nothing is sure, and everything is looked at.
+    // Tasks that the loader is about to load are not lost. If it fails, every overdue task is checked.
     const isLoaded = await this.#loader.catchUp().then(
       () => true,
       () => false,
     )
     const nowMs = this.#ledger.clockMs()
-    // Mostly nothing is overdue: then a timetable on a server need not be asked.
+    // Usually no task is overdue: then the call to a table on a server is saved.
     const { hints } = await this.#ledger.load(this.#topic, null, nowMs - GRACE_MS, 1)
     if (hints.length === 0) return
     const { headMs } = await this.#table.extent(this.#topic)
-    // A backlog that waits in the timetable is no accident: only what should have rung before its head is.
+    // A backlog that waits in the table is not lost: only tasks that ring before its head can be.
     const cutMs = Math.min(nowMs, headMs ?? nowMs) - GRACE_MS
     let rescued = 0
     let after: Frontier | null = null
     for (let page = 0; page < PAGES_MAX; page++) {
       const loaded = await this.#ledger.load(this.#topic, after, cutMs, BATCH_MAX)
-      // Claimed ones ring when their lease is over, and not before.
+      // The hint of a claimed task rings when its lease ends.
       const overdue = loaded.hints.filter(
         (hint) => hint.ringMs <= nowMs && (!isLoaded || this.#loader.includes(hint)),
       )

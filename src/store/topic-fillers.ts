@@ -10,35 +10,35 @@ import type { HintTable } from '../hint-table.ts'
 
 export interface TopicFillersParts {
   readonly ledger: Ledger
-  /** The one that is filled by the hour. */
+  /** The primary hint table, filled for the next `residentMs`. */
   readonly table: HintTable
-  /** The one that rings: the same, or with a spare one for when it is away. */
+  /** The table that rings: the primary one, or a FailoverTable around it. */
   readonly ringing: HintTable
   readonly clock: Clock
   readonly logger: Logger
   readonly residentMs: (topic: string) => number
-  /** Callers wrote these in transactions of their own. */
+  /** Called with places that callers wrote in transactions of their own. */
   readonly onCommitted: (topic: string, places: readonly Place[]) => Promise<void>
   readonly onError: (doing: string, error: unknown) => void
 }
 
-/** The background of a topic that is consumed here. */
-interface Residence {
+/** The background jobs of a topic that is consumed in this process. */
+interface Jobs {
   readonly filler: Filler
-  /** Undefined where every look sees all that is overdue. */
+  /** Undefined where a poller fills the table: every poll sees all overdue tasks. */
   readonly sweeper?: Sweeper
-  /** Undefined where no news comes. */
+  /** Undefined where callers' transactions are followed to their end (a ledger that is not shared). */
   reader?: CommitFeed
-  /** While the shared timetable is away, its spare one is filled. */
+  /** Fills the spare table while the shared one is unreachable. */
   poller?: Poller
 }
 
-/** The topics that are consumed in this process, each with what keeps its timetable filled. */
+/** The topics that are consumed in this process, each with the jobs that keep its hint table filled. */
 export class TopicFillers {
   readonly #parts: TopicFillersParts
-  readonly #byTopic = new Map<string, Residence>()
+  readonly #byTopic = new Map<string, Jobs>()
   readonly #rescued = new Map<string, number>()
-  /** Others write to the ledger, and nothing but the ledger tells of it. */
+  /** True if other processes write to the ledger, and only polling it finds their writes. */
   readonly #isPolled: boolean
   #spare: HintTable | null = null
   #unlisten: (() => void) | null = null
@@ -48,7 +48,7 @@ export class TopicFillers {
     this.#isPolled = parts.ledger.isShared && !parts.table.isShared
   }
 
-  /** Whatever somebody else holds is found again, by looking, when its lease is over. */
+  /** True if polling the ledger finds a task that another claim holds, once its lease ends. */
   get isPolling(): boolean {
     return this.#isPolled || this.#spare !== null
   }
@@ -61,25 +61,25 @@ export class TopicFillers {
     return this.#byTopic.get(topic)?.filler
   }
 
-  /** Tasks that the sweeper had to put back. */
+  /** Returns how many tasks the sweeper had to put back. */
   rescuedOf(topic: string): number {
     return this.#rescued.get(topic) ?? 0
   }
 
   begin(topic: string): void {
     if (this.has(topic)) return
-    const residence = this.#isPolled ? this.#polled(topic) : this.#loaded(topic)
-    this.#byTopic.set(topic, residence)
+    const jobs = this.#isPolled ? this.#polled(topic) : this.#loaded(topic)
+    this.#byTopic.set(topic, jobs)
     const { ledger, clock, onCommitted, onError } = this.#parts
     if (!ledger.isShared) return
-    residence.reader = new CommitFeed(
+    jobs.reader = new CommitFeed(
       clock,
       () => ledger.committedWrites(topic),
       (places) => onCommitted(topic, places),
-      (error) => onError('news', error),
+      (error) => onError('commit-feed', error),
     )
-    residence.reader.start()
-    this.#unlisten ??= ledger.listen((of) => this.#hear(of))
+    jobs.reader.start()
+    this.#unlisten ??= ledger.listen((of) => this.#onNear(of))
   }
 
   async close(): Promise<void> {
@@ -91,33 +91,33 @@ export class TopicFillers {
     await Promise.all(actors.map((actor) => actor.stop()))
   }
 
-  /** The shared timetable is away: its spare one is filled until it is back. */
+  /** Fills the spare table, while the shared one is unreachable, until `leaveSpare`. */
   fillSpare(spare: HintTable): void {
     this.#spare = spare
-    for (const [topic, residence] of this.#byTopic) this.#poll(topic, residence, spare)
+    for (const [topic, jobs] of this.#byTopic) this.#poll(topic, jobs, spare)
   }
 
   leaveSpare(): void {
     this.#spare = null
-    for (const residence of this.#byTopic.values()) {
-      void residence.poller?.stop()
-      delete residence.poller
+    for (const jobs of this.#byTopic.values()) {
+      void jobs.poller?.stop()
+      delete jobs.poller
     }
   }
 
-  /** When this is over, the timetable has all that the ledger has; `others` are topics that are only written to here. */
+  /** Fills the shared table from the ledger again. `others` are topics that this process only writes to. */
   async reconcile(others: readonly string[]): Promise<void> {
     for (const { filler } of this.#byTopic.values()) if (filler instanceof Loader) await filler.reconcile()
     for (const topic of others) if (!this.has(topic)) await this.#loader(topic).reconcile()
   }
 
-  #polled(topic: string): Residence {
+  #polled(topic: string): Jobs {
     const filler = this.#poller(topic, this.#parts.table)
     filler.start()
     return { filler }
   }
 
-  #loaded(topic: string): Residence {
+  #loaded(topic: string): Jobs {
     const { ledger, ringing, clock, logger, onError } = this.#parts
     const filler = this.#loader(topic)
     const onRescue = (count: number) => {
@@ -129,9 +129,9 @@ export class TopicFillers {
     )
     filler.start()
     sweeper.start()
-    const residence: Residence = { filler, sweeper }
-    if (this.#spare !== null) this.#poll(topic, residence, this.#spare)
-    return residence
+    const jobs: Jobs = { filler, sweeper }
+    if (this.#spare !== null) this.#poll(topic, jobs, this.#spare)
+    return jobs
   }
 
   #loader(topic: string): Loader {
@@ -146,9 +146,9 @@ export class TopicFillers {
     )
   }
 
-  #poll(topic: string, residence: Residence, spare: HintTable): void {
-    residence.poller = this.#poller(topic, spare)
-    residence.poller.start()
+  #poll(topic: string, jobs: Jobs, spare: HintTable): void {
+    jobs.poller = this.#poller(topic, spare)
+    jobs.poller.start()
   }
 
   #poller(topic: string, table: HintTable): Poller {
@@ -156,20 +156,20 @@ export class TopicFillers {
     return new Poller(topic, ledger, table, clock, (error) => onError('poll', error))
   }
 
-  /** Other cells are pulled here: what rings there is brought. */
-  look(topic: string): void {
-    const residence = this.#byTopic.get(topic)
-    if (residence?.filler instanceof Poller) residence.filler.look()
-    residence?.poller?.look()
+  /** Polls at once: this process pulls other cells now. */
+  pollNow(topic: string): void {
+    const jobs = this.#byTopic.get(topic)
+    if (jobs?.filler instanceof Poller) jobs.filler.pollNow()
+    jobs?.poller?.pollNow()
   }
 
-  /** Somebody wrote what rings soon. */
-  #hear(topic: string | null): void {
+  /** Polls at once: a process wrote a task that rings soon. */
+  #onNear(topic: string | null): void {
     for (const [name, { filler, reader, poller }] of this.#byTopic) {
       if (topic !== null && topic !== name) continue
-      if (filler instanceof Poller) filler.look()
-      poller?.look()
-      reader?.look()
+      if (filler instanceof Poller) filler.pollNow()
+      poller?.pollNow()
+      reader?.readNow()
     }
   }
 }

@@ -1,14 +1,14 @@
 import type { Place } from '../timetable.ts'
 
-/** Resolves when a transaction is over, or when nobody wants to know any more. */
+/** Resolves when a transaction has ended, or `isPointless` returns true. */
 type Ended = (isPointless: () => boolean) => Promise<void>
 
-/** What a transaction of a caller wrote, by topic and key. */
+/** The places that a caller's transaction wrote, by topic and key. */
 type Touched = Map<string, Map<string, Place>>
 
 /**
- * Follows the transactions of callers to their end: only then is there something to tell the timetable, or nothing. One
- * follower per connection, however much is written on it.
+ * Follows callers' transactions to their end, and then updates the hint table: before that, their writes may still be
+ * rolled back. One follower per connection, however many writes it makes.
  */
 export class TransactionWatch {
   readonly #catchUp: (topic: string, places: readonly Place[]) => Promise<void>
@@ -51,7 +51,7 @@ export class TransactionWatch {
   async #toTheEnd(tx: object, ended: Ended, touched: Touched): Promise<void> {
     await ended(() => this.#isClosed)
     this.#touched.delete(tx)
-    // The ledger has it, or has not: the next start finds what there is. Whoever closes need not wait for strangers.
+    // Closing: the next start loads what was committed, so it need not wait for the callers' transactions.
     if (this.#isClosed) return
     for (const [topic, places] of touched) await this.#catchUp(topic, [...places.values()])
   }
