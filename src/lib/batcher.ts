@@ -1,15 +1,11 @@
-import { BATCH_MAX } from './batch-max.ts'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
+import { BATCH_MAX } from './batch-max.ts'
 
-/** Steps of one kind on one cell, gathered and then carried out together: one call, one answer for each. */
-export interface Batch<I, A> {
-  add(item: I): void
-  /** Answers in the order in which the items were added. */
-  send(deadlineMs: number): Promise<readonly A[]>
-}
+/** One answer of a batch. A single item may fail, or be answered later than the others. */
+export type BatchAnswer<A> = A | Failure | Later<A>
 
-/** In place of an answer: this one of a batch failed, and others did not. */
+/** In place of an answer: this item of a batch failed, and others did not. */
 export class Failure {
   readonly error: unknown
 
@@ -18,31 +14,45 @@ export class Failure {
   }
 }
 
-/** In place of an answer: this one of a batch takes longer, and the others need not wait for it. */
+/** In place of an answer: this item of a batch takes longer, and the others need not wait for it. */
 export class Later<A> {
   readonly answer: Promise<A>
 
   constructor(answer: Promise<A>) {
     this.answer = answer
-    // Whoever gets it may still be busy with the others of its batch.
+    // It may be rejected before the rest of the batch is answered and the batcher awaits it.
     answer.catch(() => {})
   }
 }
 
-/** What can be asked of a cell. Made once and kept: single calls come by the hundred thousand. */
-export interface BatchKind<I, A> {
-  readonly queue: Queue
-  /** Steps of the same name go into one run. */
-  readonly name: string
-  begin(): Batch<I, A>
+/** Collects the items of a batch, and sends them as one call. */
+export interface BatchBody<I, A> {
+  add(item: I): void
+  /** Resolves with one answer per item, in the order in which they were added. */
+  send(deadlineMs: number): Promise<readonly BatchAnswer<A>[]>
 }
 
-/** A batch that is made of its items when it is sent. */
-class Gathered<I, A> implements Batch<I, A> {
-  readonly #items: I[] = []
-  readonly #send: (items: readonly I[], deadlineMs: number) => Promise<readonly A[]>
+/** Sends a batch. `nth` is the index of its queue among those given to `kindsOf`. */
+export type SendBatch<I, A> = (
+  nth: number,
+  items: readonly I[],
+  deadlineMs: number,
+) => Promise<readonly BatchAnswer<A>[]>
 
-  constructor(send: (items: readonly I[], deadlineMs: number) => Promise<readonly A[]>) {
+/** An operation on one queue. Made once and kept: single calls come by the hundred thousand. */
+export interface BatchKind<I, A> {
+  readonly queue: Queue
+  /** Items of the same name may share a batch. */
+  readonly name: string
+  begin(): BatchBody<I, A>
+}
+
+/** A body that keeps its items until they are sent. */
+class ItemList<I, A> implements BatchBody<I, A> {
+  readonly #items: I[] = []
+  readonly #send: (items: readonly I[], deadlineMs: number) => Promise<readonly BatchAnswer<A>[]>
+
+  constructor(send: (items: readonly I[], deadlineMs: number) => Promise<readonly BatchAnswer<A>[]>) {
     this.#send = send
   }
 
@@ -50,83 +60,86 @@ class Gathered<I, A> implements Batch<I, A> {
     this.#items.push(item)
   }
 
-  send(deadlineMs: number): Promise<readonly A[]> {
+  send(deadlineMs: number): Promise<readonly BatchAnswer<A>[]> {
     return this.#send(this.#items, deadlineMs)
   }
 }
 
-/** One call of a user, over however many cells and runs: answered when the last of them is. */
-class Ticket<A> {
+/** One call of `Batcher.add`, over any number of queues and batches: settled when its last item is answered. */
+class PendingCall<A> {
   readonly #answers: A[]
   readonly #resolve: (answers: A[]) => void
   readonly #reject: (error: unknown) => void
-  #open: number
-  #answered = 0
+  #openCount: number
+  #answeredCount = 0
   #failure: { readonly error: unknown } | null = null
 
   constructor(count: number, resolve: (answers: A[]) => void, reject: (error: unknown) => void) {
     this.#answers = new Array<A>(count)
-    this.#open = count
+    this.#openCount = count
     this.#resolve = resolve
     this.#reject = reject
   }
 
   answer(index: number, answer: A): void {
     this.#answers[index] = answer
-    this.#answered++
-    if (--this.#open === 0) this.#close()
+    this.#answeredCount++
+    if (--this.#openCount === 0) this.#close()
   }
 
   fail(error: unknown): void {
-    // One is told, when nothing of the call is under way any more: the first, or one that leaves something open.
+    // The call rejects with one error, when none of its items is under way: the first, or one with unknown outcome.
     if (this.#failure === null || TocsinError.is(error, 'unknown-outcome')) this.#failure = { error }
-    if (--this.#open === 0) this.#close()
+    if (--this.#openCount === 0) this.#close()
   }
 
   #close(): void {
     if (this.#failure === null) this.#resolve(this.#answers)
-    else this.#reject(this.#answered === 0 ? this.#failure.error : this.#inPart(this.#failure.error))
+    else this.#reject(this.#answeredCount === 0 ? this.#failure.error : this.#inPart(this.#failure.error))
   }
 
-  /** Some cells took their part and others did not. */
+  /** The error of a call of which some items took effect and others did not. */
   #inPart(error: unknown): TocsinError {
     const gap = this.#answers.findIndex((answer) => answer === undefined)
-    const inAll = `${this.#answered} of ${this.#answers.length} took effect, the first ${gap} of them without a gap`
+    const inAll = `${this.#answeredCount} of ${this.#answers.length} took effect, the first ${gap} of them without a gap`
     return new TocsinError(
       TocsinError.is(error, 'unknown-outcome') ? 'unknown-outcome' : 'interrupted',
       `${inAll}; then: ${error instanceof Error ? error.message : String(error)}`,
-      { accepted: gap, inAll: this.#answered },
+      { accepted: gap, inAll: this.#answeredCount },
       error,
     )
   }
 }
 
-interface Run {
+/** Items of one kind that are sent together, and the calls that wait for their answers. */
+interface Batch {
   readonly name: string
   readonly deadlineMs: number
   readonly keys: Set<string>
-  readonly batch: Batch<unknown, unknown>
-  readonly tickets: Ticket<unknown>[]
+  readonly body: BatchBody<unknown, unknown>
+  readonly calls: PendingCall<unknown>[]
+  /** The index of each item in its call. */
   readonly indexes: number[]
 }
 
-/** The runs of one cell that are still to be carried out. */
+/** The batches of one queue that are still to be sent, one after the other. */
 export interface Queue {
-  readonly runs: Run[]
+  readonly batches: Batch[]
   isBusy: boolean
 }
 
 /**
- * Micro-batching: what is called during one turn of the event loop, or while the call before is under way, becomes
- * one call per cell. A cell's steps keep their order: a new run begins where the kind of step changes, or
- * where a key comes a second time, and runs are sent one after the other.
+ * Micro-batching: calls made during one turn of the event loop, or while the call before is under way, become one call
+ * per queue. The items of a queue keep their order: a new batch begins where the kind changes, or where a key comes a
+ * second time, and batches are sent one after the other.
  */
 export class Batcher {
   readonly #clock: Clock
   readonly #callTimeoutMs: number
-  readonly #queues = new Map<string, Queue>()
+  /** By topic, then by group. */
+  readonly #queues = new Map<string, Map<string, Queue[]>>()
   #waking: Queue[] = []
-  /** Queues that have something to do, and who waits for there being none. */
+  /** Queues, and late answers, that are not finished. */
   #busyCount = 0
   #whenDrained: (() => void)[] = []
 
@@ -141,7 +154,7 @@ export class Batcher {
   ): Promise<A[]> {
     if (items.length === 0) return Promise.resolve([])
     return new Promise((resolve, reject) => {
-      this.#enqueue(items, kindOf, new Ticket<A>(items.length, resolve, reject))
+      this.#enqueue(items, kindOf, new PendingCall<A>(items.length, resolve, reject))
     })
   }
 
@@ -151,63 +164,61 @@ export class Batcher {
     return new Promise((resolve) => this.#whenDrained.push(resolve))
   }
 
-  /** The same one whenever the same cell is named: its steps keep their order, whatever they are. */
-  queueOf(cell: string): Queue {
-    let queue = this.#queues.get(cell)
-    if (queue === undefined) {
-      queue = { runs: [], isBusy: false }
-      this.#queues.set(cell, queue)
+  /** Returns the queues of a topic and group, the same ones every time: all kinds of items in a queue keep their order. */
+  queuesOf(topic: string, group: string, count: number): readonly Queue[] {
+    let groups = this.#queues.get(topic)
+    if (groups === undefined) this.#queues.set(topic, (groups = new Map<string, Queue[]>()))
+    let queues = groups.get(group)
+    if (queues === undefined) {
+      queues = Array.from({ length: count }, () => ({ batches: [], isBusy: false }))
+      groups.set(group, queues)
     }
-    return queue
+    return queues
   }
 
-  /** Steps of one kind in each of some queues. */
-  kindsOf<I, A>(
-    queues: readonly string[],
-    name: string,
-    send: (nth: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
-  ): readonly BatchKind<I, A>[] {
+  /** Returns one kind per queue. */
+  kindsOf<I, A>(queues: readonly Queue[], name: string, send: SendBatch<I, A>): readonly BatchKind<I, A>[] {
     return queues.map((queue, nth) => ({
-      queue: this.queueOf(queue),
+      queue,
       name,
-      begin: () => new Gathered<I, A>((run, deadlineMs) => send(nth, run, deadlineMs)),
+      begin: () => new ItemList<I, A>((items, deadlineMs) => send(nth, items, deadlineMs)),
     }))
   }
 
   #enqueue<I extends { readonly key: string }, A>(
     items: readonly I[],
     kindOf: (item: I) => BatchKind<I, A>,
-    ticket: Ticket<A>,
+    call: PendingCall<A>,
   ): void {
     for (let index = 0; index < items.length; index++) {
       const item = items[index] as I
-      const run = this.#runFor(kindOf(item) as BatchKind<unknown, unknown>, item.key)
-      run.batch.add(item)
-      run.tickets.push(ticket as Ticket<unknown>)
-      run.indexes.push(index)
+      const batch = this.#batchFor(kindOf(item) as BatchKind<unknown, unknown>, item.key)
+      batch.body.add(item)
+      batch.calls.push(call as PendingCall<unknown>)
+      batch.indexes.push(index)
     }
   }
 
-  #runFor(kind: BatchKind<unknown, unknown>, key: string): Run {
+  #batchFor(kind: BatchKind<unknown, unknown>, key: string): Batch {
     const { queue, name } = kind
-    if (!queue.isBusy) this.#busy(queue)
-    const { runs } = queue
-    if (runs.length > 0) {
-      const last = runs[runs.length - 1] as Run
-      if (last.name === name && last.tickets.length < BATCH_MAX) {
-        // One look at the set: it has grown unless the key was there.
+    if (!queue.isBusy) this.#wakeSoon(queue)
+    const { batches } = queue
+    if (batches.length > 0) {
+      const last = batches[batches.length - 1] as Batch
+      if (last.name === name && last.calls.length < BATCH_MAX) {
+        // One lookup instead of two: the set grows unless the key was in it.
         const { keys } = last
         const before = keys.size
         if (keys.add(key).size > before) return last
       }
     }
     const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
-    const run = { name, deadlineMs, keys: new Set([key]), batch: kind.begin(), tickets: [], indexes: [] }
-    runs.push(run)
-    return run
+    const batch = { name, deadlineMs, keys: new Set([key]), body: kind.begin(), calls: [], indexes: [] }
+    batches.push(batch)
+    return batch
   }
 
-  #busy(queue: Queue): void {
+  #wakeSoon(queue: Queue): void {
     queue.isBusy = true
     this.#busyCount++
     if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
@@ -221,37 +232,38 @@ export class Batcher {
   }
 
   async #drain(queue: Queue): Promise<void> {
-    for (let run = queue.runs.shift(); run !== undefined; run = queue.runs.shift()) await this.#carryOut(run)
+    for (let batch = queue.batches.shift(); batch !== undefined; batch = queue.batches.shift())
+      await this.#send(batch)
     queue.isBusy = false
-    this.#over()
+    this.#finished()
   }
 
-  async #carryOut({ batch, deadlineMs, tickets, indexes }: Run): Promise<void> {
+  async #send({ body, deadlineMs, calls, indexes }: Batch): Promise<void> {
     try {
-      const answers = await batch.send(deadlineMs)
-      for (let i = 0; i < tickets.length; i++) {
+      const answers = await body.send(deadlineMs)
+      for (let i = 0; i < calls.length; i++) {
         const answer = answers[i]
-        const ticket = tickets[i] as Ticket<unknown>
-        if (answer instanceof Failure) ticket.fail(answer.error)
-        else if (answer instanceof Later) void this.#answerLater(ticket, indexes[i] as number, answer)
-        else ticket.answer(indexes[i] as number, answer)
+        const call = calls[i] as PendingCall<unknown>
+        if (answer instanceof Failure) call.fail(answer.error)
+        else if (answer instanceof Later) void this.#answerLater(call, indexes[i] as number, answer)
+        else call.answer(indexes[i] as number, answer)
       }
     } catch (error) {
-      for (const ticket of tickets) ticket.fail(error)
+      for (const call of calls) call.fail(error)
     }
   }
 
-  async #answerLater(ticket: Ticket<unknown>, index: number, later: Later<unknown>): Promise<void> {
+  async #answerLater(call: PendingCall<unknown>, index: number, later: Later<unknown>): Promise<void> {
     this.#busyCount++
     try {
-      ticket.answer(index, await later.answer)
+      call.answer(index, await later.answer)
     } catch (error) {
-      ticket.fail(error)
+      call.fail(error)
     }
-    this.#over()
+    this.#finished()
   }
 
-  #over(): void {
+  #finished(): void {
     if (--this.#busyCount > 0) return
     const waiting = this.#whenDrained
     this.#whenDrained = []

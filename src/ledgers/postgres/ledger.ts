@@ -30,7 +30,7 @@ import type {
 } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
-import { Failure, Later, type BatchKind, type Batcher } from '../../lib/batcher.ts'
+import { type BatchAnswer, type BatchKind, type Batcher, Failure, Later } from '../../lib/batcher.ts'
 import { COUNTERS } from '../rows.ts'
 import { PostgresBoard } from './board.ts'
 import type { Database } from './database.ts'
@@ -78,7 +78,11 @@ const NEWS = `DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
 /** Rows of the books that are put together at once. */
 const BOOKED_MAX = 10_000
 
-type Work<I, A> = (runner: StatementRunner, topic: TopicName, items: readonly I[]) => Promise<readonly A[]>
+type Work<I, A> = (
+  runner: StatementRunner,
+  topic: TopicName,
+  items: readonly I[],
+) => Promise<readonly (A | Later<A>)[]>
 
 /** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
 export class PostgresLedger implements Ledger {
@@ -377,7 +381,7 @@ export class PostgresLedger implements Ledger {
     runner: StatementRunner,
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
-  ): Promise<LedgerSettled[]> {
+  ): Promise<(LedgerSettled | Later<LedgerSettled>)[]> {
     const answers = await writes.settle(runner, topic, settlements)
     const waiting: Waiting[] = []
     const all = answers.map((answer, i) => {
@@ -388,7 +392,7 @@ export class PostgresLedger implements Ledger {
       const later = new Promise<LedgerSettled>((resolve, reject) =>
         waiting.push({ settlement, resolve, reject }),
       )
-      return new Later(later) as unknown as LedgerSettled
+      return new Later(later)
     })
     if (waiting.length > 0) void this.#settleLater(writes, runner, topic, waiting)
     return all
@@ -438,7 +442,7 @@ export class PostgresLedger implements Ledger {
     const known = this.#kinds.get(id)
     if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
     const { batcher } = this.#parts
-    const queues = Array.from({ length: STATEMENT_QUEUES }, (_, n) => `${of.topic}/${of.way}/${n}`)
+    const queues = batcher.queuesOf(of.topic, of.way, STATEMENT_QUEUES)
     const kinds = batcher.kindsOf<I, A>(queues, name, async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
       return this.#inPieces(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
@@ -452,8 +456,8 @@ export class PostgresLedger implements Ledger {
     of: Batching,
     items: readonly I[],
     deadlineMs: number,
-    work: (runner: StatementRunner, items: readonly I[]) => Promise<readonly A[]>,
-  ): Promise<readonly A[]> {
+    work: (runner: StatementRunner, items: readonly I[]) => Promise<readonly (A | Later<A>)[]>,
+  ): Promise<readonly BatchAnswer<A>[]> {
     const { database } = this.#parts
     const { doing, isRepeatable } = of
     const call = { doing, deadlineMs, isRepeatable }
@@ -465,18 +469,18 @@ export class PostgresLedger implements Ledger {
     if (items.length === 1) {
       const alone = work(database.runner({ ...call, isPatient: true }), items).then(
         // It may have to wait once more.
-        ([answer]) => (answer instanceof Later ? (answer.answer as A) : (answer as A)),
+        ([answer]) => (answer instanceof Later ? answer.answer : (answer as A)),
         (error: unknown) => {
           throw toTocsinError(error, database.where, doing, isRepeatable, true)
         },
       )
-      return [new Later(alone) as A]
+      return [new Later(alone)]
     }
     const half = items.length >> 1
     const halves = [items.slice(0, half), items.slice(half)].map((some) =>
       // One half may be written though the other is not.
       this.#inPieces(of, some, deadlineMs, work).catch((error: unknown) =>
-        some.map(() => new Failure(error) as A),
+        some.map(() => new Failure(error)),
       ),
     )
     return (await Promise.all(halves)).flat()

@@ -1,4 +1,4 @@
-import { ALL_CELLS, prefixOf } from '../../values/cell.ts'
+import { ALL_CELLS, CELLS, prefixOf } from '../../values/cell.ts'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   CellAddress,
@@ -137,8 +137,8 @@ export class RedisHintTable implements HintTable {
   #kinds(topic: string): HintKinds {
     const known = this.#kindsOf.get(topic)
     if (known !== undefined) return known
-    const { batcher, keys } = this.#parts
-    const cells = keys.queuesOf(topic)
+    const { batcher } = this.#parts
+    const cells = batcher.queuesOf(topic, 'cells', CELLS)
     const putting = (mode: 'set' | 'lower') =>
       batcher.kindsOf<Hint, boolean>(cells, `put/${mode}`, async (cell, hints, deadlineMs) => {
         const args = putArgs(hints, mode)

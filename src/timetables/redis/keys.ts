@@ -141,11 +141,6 @@ export class Keys {
     return cells
   }
 
-  /** Names a queue for each cell: by its meta key. */
-  queuesOf(topic: string): string[] {
-    return this.ofTopic(topic).map(({ meta }) => meta)
-  }
-
   /** The keys of the board and the list of a topic's changes. */
   boardOf(topic: string): BoardKeys & { readonly changes: string } {
     const changes = this.#boardKey(`changes:${topic}`)

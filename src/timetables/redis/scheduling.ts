@@ -4,7 +4,7 @@ import type { NewEntry, ScheduleAnswer } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { encodeBody, laneLetter } from './body.ts'
 import { Packer } from './packing.ts'
-import type { Batch } from '../../lib/batcher.ts'
+import type { BatchBody } from '../../lib/batcher.ts'
 
 /** What lua/schedule.lua answers. */
 export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
@@ -13,7 +13,7 @@ export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
  * New tasks on their way into one cell. Each is packed as it comes: of the tens of thousands that may be under way,
  * only bytes are kept, and the garbage collector has next to nothing to carry along.
  */
-export class ScheduleBatch implements Batch<NewEntry, ScheduleAnswer> {
+export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
   readonly #onConflict: OnConflict
   readonly #mergeMs: number
   readonly #created: string

@@ -1,5 +1,5 @@
 import { BATCH_MAX } from '../../lib/batch-max.ts'
-import { ALL_CELLS } from '../../values/cell.ts'
+import { ALL_CELLS, CELLS } from '../../values/cell.ts'
 import { positionOf } from '../../values/list-position.ts'
 import type { Random } from '../../random.ts'
 import { finiteOrNull } from '../../values/ring-time.ts'
@@ -283,13 +283,14 @@ export class RedisTimetable implements TaskStore {
   }
 
   #scheduleKinds(topic: string, mergeMs: number): ScheduleKinds {
-    const { keys, batcher, recordClock } = this.#parts
+    const { batcher, recordClock } = this.#parts
+    const queues = batcher.queuesOf(topic, 'cells', CELLS)
     const kinds = (onConflict: OnConflict) =>
-      keys.ofTopic(topic).map(({ meta }, cell): BatchKind<NewEntry, ScheduleAnswer> => {
+      queues.map((queue, cell): BatchKind<NewEntry, ScheduleAnswer> => {
         const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
           this.#writeScript('schedule', topic, cell, args, deadlineMs)
         return {
-          queue: batcher.queueOf(meta),
+          queue,
           name: `${onConflict}/${mergeMs}`,
           begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
         }
@@ -307,8 +308,8 @@ export class RedisTimetable implements TaskStore {
     name: string,
     send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
   ): readonly BatchKind<I, A>[] {
-    const { keys, batcher } = this.#parts
-    return batcher.kindsOf(keys.queuesOf(topic), name, send)
+    const { batcher } = this.#parts
+    return batcher.kindsOf(batcher.queuesOf(topic, 'cells', CELLS), name, send)
   }
 
   #writeScript<A extends readonly unknown[]>(
