@@ -1,4 +1,4 @@
-/** From what a caller schedules to what a timetable takes. Everything that can be wrong is refused here. */
+/** Converts a caller's task into an entry for the store. Throws if any field is invalid. */
 import { cellOf, type SlotBy } from '../values/cell.ts'
 import { durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
@@ -36,7 +36,7 @@ export function ringTime(when: { delay?: unknown; at?: unknown }, where: string)
   throw badTime(where, "neither 'delay' nor 'at' is given; say when, like { delay: '30m' }")
 }
 
-/** '+10m' or '-1h': from where each task is. */
+/** Parses a shift relative to the current time of each task: '+10m' or '-1h'. */
 export function shiftTime({ shift, delay, at }: { shift: unknown; delay?: unknown; at?: unknown }): RingTime {
   if (delay !== undefined || at !== undefined) throw badTime('when', "use one of 'shift', 'delay' and 'at'")
   if (typeof shift !== 'string' || !/^[+-]/.test(shift))

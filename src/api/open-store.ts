@@ -1,4 +1,4 @@
-/** From what a user says about where tasks live to a store that works. */
+/** Opens the store that the options of `Tocsin.open` describe. */
 import type { Board } from '../board.ts'
 import type { Clock } from '../clock.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
@@ -17,23 +17,22 @@ import type { RedisConfig, RedisOptions } from '../timetables/redis/options.ts'
 
 export interface StoreOptions {
   /**
-   * Where timers wait. 'memory:' keeps them in this process, and nothing outlives it, unless there is a ledger;
-   * 'redis://…' or 'rediss://…' shares them among processes; `redis(options)` of 'tocsin/redis' says more about a
-   * Redis than a URL can.
+   * Where timers wait. 'memory:' keeps them in this process; without a ledger they are lost when it ends. 'redis://…' or
+   * 'rediss://…' shares them among processes; `redis(options)` of 'tocsin/redis' takes options that a URL cannot express.
    */
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
-   * Where tasks are kept, so that they outlive this process: 'sqlite:./data/tocsin.db', for one process, or
+   * The database that stores tasks durably: 'sqlite:./data/tocsin.db', for one process, or
    * 'postgres://user@host/database', for many; `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool })` of
-   * 'tocsin/postgres' say more than a URL can. Several PostgreSQL databases share the tasks: [url, url]. Without a
-   * timetable and without this: 'sqlite:./.tocsin/tocsin.db'.
+   * 'tocsin/postgres' take options that a URL cannot express. [url, url] shards the tasks over several PostgreSQL
+   * databases. Without a timetable the default is 'sqlite:./.tocsin/tocsin.db'.
    */
   readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
-  /** What every Redis key begins with, so that several Tocsins can share one Redis. 'toc' by default. */
+  /** Prefix of all Redis keys, so that several Tocsins can share one Redis. 'toc' by default. */
   readonly prefix?: string | undefined
-  /** How long a call to Redis, or to the ledger, may take before it is given up. 5 s by default. */
+  /** Timeout of a call to Redis or to the ledger. 5 s by default. */
   readonly callTimeout?: Duration | undefined
-  /** How many Redis replicas must have a write before it counts as accepted. 0 by default. */
+  /** How many Redis replicas must acknowledge a write before the call resolves. 0 by default. */
   readonly waitReplicas?: number | undefined
 }
 
@@ -53,18 +52,18 @@ export const STORE_FIELDS: readonly string[] = [
   'waitReplicas',
 ]
 
-/** A timetable that is filled by looking holds no more than so many of a topic. */
+/** Most tasks per topic in a timetable that is filled by polling the ledger. */
 const POLLED_MAX = 50_000
 
 const DEFAULT_LEDGER = './.tocsin/tocsin.db'
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
-/** An address without its scheme. */
+/** An address without a scheme. */
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
-/** Where tasks live, and where the nodes tell each other of themselves: beside the truth. */
+/** A store, and the board of its cluster, which is in the same database as the tasks. Without a board the process is alone. */
 export interface OpenedStore {
   readonly store: TaskStore
   readonly board?: Board
@@ -81,7 +80,7 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   }
   if (timetable !== undefined && timetable !== 'memory:') throw unknownTimetable(timetable)
   const isDurable = given !== undefined || timetable === undefined
-  refuseIdle(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
+  refuseUnused(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
   const { clock, random, logger } = surroundings
   if (postgres !== null) {
     const ledger = await openPostgresLedger(postgres, options, surroundings, true)
@@ -92,13 +91,13 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   if (!isDurable) return { store: table }
   const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
-  // Here, not above: whoever has no SQLite need not load its binary.
+  // A dynamic import: better-sqlite3 is a native module, and only needed here.
   const { openSqlite } = await import('../ledgers/sqlite/open.ts')
   const ledger = openSqlite({ ...file, callTimeoutMs }, clock, logger)
   return { store: new LedgerStore({ ...surroundings, table, ledger }), board: ledger.board }
 }
 
-/** Redis rings, PostgreSQL decides. */
+/** A Redis timetable with a PostgreSQL ledger: Redis rings, PostgreSQL decides. */
 async function openCenter(
   redis: RedisOptions,
   postgres: readonly PostgresOptions[],
@@ -106,12 +105,12 @@ async function openCenter(
   surroundings: Surroundings,
 ): Promise<OpenedStore> {
   if (options.waitReplicas !== undefined)
-    throw badOption('waitReplicas', 'with a ledger nothing is lost that Redis loses; leave it out')
+    throw badOption('waitReplicas', 'leave it out: the ledger is durable, also if Redis loses data')
   const settings = redisSettings(options)
   const ledger = await openPostgresLedger(postgres, options, surroundings, false)
   try {
     const { openRedisHints } = await import('../timetables/redis/open.ts')
-    // Hints of one ledger are nothing to another, and tasks that live in Redis alone are something else.
+    // A prefix per ledger: several ledgers may share one Redis, also with tasks that are in Redis alone.
     const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
     const makeSpare = () => polledTable(ledger, surroundings)
@@ -123,7 +122,7 @@ async function openCenter(
   }
 }
 
-/** Rings in this process, by the ledger's clock. */
+/** A timetable in this process that rings by the ledger's clock. */
 function polledTable(ledger: Ledger, { clock, random }: Surroundings): MemoryTimetable {
   return new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
 }
@@ -132,11 +131,11 @@ async function openPostgresLedger(
   given: readonly PostgresOptions[],
   { callTimeout }: StoreOptions,
   surroundings: Surroundings,
-  /** Other processes have to be told of what rings before they look again. */
+  /** True without a Redis timetable: then other processes poll, and are notified of tasks that ring before their next poll. */
   isAlone: boolean,
 ): Promise<Ledger & { readonly id: string; readonly board: Board }> {
   const callTimeoutMs = checkCallTimeout(callTimeout)
-  // Here, not above: whoever has no PostgreSQL need not have its driver.
+  // Dynamic imports: the driver need not be installed unless PostgreSQL is used.
   const { checkPostgresOptions } = await import('../ledgers/postgres/options.ts')
   const { openPostgres } = await import('../ledgers/postgres/open.ts')
   const { NOTIFY_WITHIN_MS } = await import('../ledgers/postgres/statement-runner.ts')
@@ -161,7 +160,7 @@ async function openPostgresLedger(
   if (ledgers.length === 1) return first
   if (new Set(ledgers.map(({ id }) => id)).size < ledgers.length) {
     await Promise.all(ledgers.map((ledger) => ledger.close()))
-    throw badOption('ledger', 'the same database is named twice')
+    throw badOption('ledger', 'the same database is listed twice')
   }
   const { ShardedLedger } = await import('../ledgers/sharded.ts')
   return Object.assign(new ShardedLedger(ledgers), { id: first.id, board: first.board })
@@ -173,7 +172,7 @@ async function openRedisStore(
   surroundings: Surroundings,
 ): Promise<OpenedStore> {
   const settings = redisSettings(options)
-  // Here, not above: whoever has no Redis need not load its client, which takes a quarter of a second.
+  // A dynamic import: loading the Redis client takes a quarter of a second.
   const { openRedis } = await import('../timetables/redis/open.ts')
   const store = await openRedis(redis, settings, surroundings)
   return { store, board: store.board }
@@ -184,7 +183,7 @@ function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptio
   callTimeoutMs: number
   waitReplicas: number
 } {
-  // A brace would steer where Redis Cluster puts the keys.
+  // A brace would be a hash tag, which decides the node of Redis Cluster.
   if (typeof prefix !== 'string' || !PREFIX.test(prefix))
     throw badOption(
       'prefix',
@@ -199,17 +198,17 @@ function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptio
 
 function redisOptions(timetable: unknown): RedisOptions | null {
   if (typeof timetable === 'string') return /^rediss?:/i.test(timetable) ? { url: timetable } : null
-  // By its mark, not by `instanceof`: two copies of the package in one process still understand each other.
+  // Checks `kind`, not `instanceof`, which fails if a process has two copies of the package.
   const config = timetable as RedisConfig | null | undefined
   return config?.kind === 'redis' ? config.options : null
 }
 
-/** Null: this is no PostgreSQL. */
+/** Returns null if the ledger is not PostgreSQL. */
 function postgresOptions(ledger: unknown): PostgresOptions[] | null {
   if (Array.isArray(ledger)) {
     const all = ledger.map((one) => postgresOptions(one)?.[0])
     if (all.every((one) => one !== undefined)) return all
-    throw badOption('ledger', 'several databases share the tasks only if each is a PostgreSQL')
+    throw badOption('ledger', 'an array of databases must have PostgreSQL databases only')
   }
   if (typeof ledger === 'string') return /^postgres(ql)?:/i.test(ledger) ? [{ url: ledger }] : null
   const config = ledger as PostgresConfig | null | undefined
@@ -234,10 +233,10 @@ function checkCallTimeout(callTimeout: Duration | undefined): number {
   throw badOption('callTimeout', `expected at least ${CALL_TIMEOUT_MS_MIN}ms, got ${ms}ms`)
 }
 
-function refuseIdle(options: StoreOptions, names: readonly (keyof StoreOptions)[]): void {
-  const idle = names.find((name) => options[name] !== undefined)
-  if (idle === undefined) return
-  throw badOption(idle, "means something for a Redis timetable only, not for 'memory:'")
+function refuseUnused(options: StoreOptions, names: readonly (keyof StoreOptions)[]): void {
+  const unused = names.find((name) => options[name] !== undefined)
+  if (unused === undefined) return
+  throw badOption(unused, "applies to a Redis timetable only, not to 'memory:'")
 }
 
 function unknownTimetable(timetable: unknown): TocsinError {
@@ -252,12 +251,9 @@ function unknownLedger(ledger: unknown): TocsinError {
   if (typeof ledger === 'string' && /^[^:]*\.(db|sqlite3?)$/i.test(ledger))
     return badOption('ledger', `${describeValue(ledger)} has no scheme; write 'sqlite:${ledger}'`)
   if (typeof (ledger as { inTransaction?: unknown } | null)?.inTransaction === 'boolean')
-    return badOption(
-      'ledger',
-      "a database is given as it is; write sqlite({ database }), from 'tocsin/sqlite'",
-    )
+    return badOption('ledger', "got a database object; write sqlite({ database }), from 'tocsin/sqlite'")
   if (ledger === 'memory:')
-    return badOption('ledger', "memory is a timetable, and keeps nothing; write { timetable: 'memory:' }")
+    return badOption('ledger', "'memory:' is a timetable and is not durable; write { timetable: 'memory:' }")
   return unsupported(`ledger ${withoutSecret(ledger)}`, 'ledger')
 }
 
@@ -267,7 +263,7 @@ function notTogether(ledger: unknown): TocsinError {
   return unsupported(`a Redis timetable with ${what} as its ledger`, 'ledger')
 }
 
-/** Other stores' URLs may hold a password, too. */
+/** Removes the user and password from a URL, also one of an unsupported store. */
 function withoutSecret(value: unknown): string {
   if (typeof value !== 'string') return describeValue(value)
   const shown = value.slice(value.lastIndexOf('@') + 1)

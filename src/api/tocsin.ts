@@ -25,9 +25,9 @@ import { TopicSettings } from './topic-settings.ts'
 import { VERSION } from '../values/version.ts'
 
 export interface OpenOptions extends StoreOptions {
-  /** Anything like pino; false for silence. By default warnings and errors go to standard error. */
+  /** A logger like pino; false to log nothing. By default warnings and errors go to standard error. */
   readonly logger?: Logger | false | undefined
-  /** What this process is called among the others: 'host:pid' by default. */
+  /** The name of this process in the cluster: 'host:pid' by default. */
   readonly node?: string | undefined
 }
 
@@ -38,31 +38,31 @@ export interface NodeInfo {
   readonly pid: number
   readonly version: string
   readonly startedAt: Date
-  /** It is this process. */
+  /** True for this process. */
   readonly isSelf: boolean
-  /** How many calls of handlers may run at a time, all topics together. */
+  /** How many handler calls may run at a time, over all topics. */
   readonly capacity: number
-  /** The slots that it pulls, by topic. */
+  /** The slots that the process pulls, by topic. */
   readonly slots: Readonly<Record<string, readonly number[]>>
-  /** Tasks in its hands. */
+  /** Tasks that the process holds. */
   readonly inFlight: number
-  /** Tasks whose handlers answered in time, since it started. */
+  /** Tasks whose handlers ended in time, since the process started. */
   readonly handled: number
-  /** How far its clock is ahead of the server's; null: not measured. */
+  /** How far the clock of the process is ahead of the server's; null if not measured. */
   readonly clockAheadMs: number | null
 }
 
-/** Counts what happens, and how long the store takes. */
+/** Metrics: counts tasks, and measures the calls to the store. */
 export interface Instruments extends Meter {
   timed(store: TaskStore): TaskStore
 }
 
-/** What a Tocsin is made of; tests bring their own clock. */
+/** The parts of a Tocsin. Tests have their own clock. */
 export interface TocsinParts {
   readonly store: TaskStore
-  /** What the nodes tell each other; one for this process alone by default. */
+  /** Shared by the nodes of the cluster. By default a board in memory, for this process alone. */
   readonly board?: Board | undefined
-  /** What this process is called. */
+  /** The name of this process. */
   readonly node?: string | undefined
   readonly clock: Clock
   readonly random: Random
@@ -73,7 +73,7 @@ export interface TocsinParts {
 interface KnownTopic {
   readonly handle: TopicHandle<unknown, unknown>
   readonly settings: TopicSettings
-  /** Only its name was given so far. */
+  /** True if the topic was used by its name alone so far. */
   isBare: boolean
 }
 
@@ -86,7 +86,7 @@ export class Tocsin implements AsyncDisposable {
   readonly #consumers = new Set<Stoppable>()
   #closing: Promise<void> | null = null
 
-  /** `instruments` are for a server that tells figures. */
+  /** `instruments` collect the metrics of a server. */
   static async open(options: OpenOptions = {}, instruments?: Instruments): Promise<Tocsin> {
     if (typeof options === 'string') throw addressAlone(options)
     checkOptions(options, OPEN_FIELDS, 'open')
@@ -108,7 +108,7 @@ export class Tocsin implements AsyncDisposable {
   /** Use `Tocsin.open`. */
   protected constructor(parts: TocsinParts) {
     if (parts === undefined)
-      throw new TocsinError('bad-option', 'a Tocsin is opened, not made: write await Tocsin.open()')
+      throw new TocsinError('bad-option', 'use await Tocsin.open() instead of new Tocsin()')
     this.#parts = parts
     const { clock, random, logger } = parts
     this.#announcer = new Announcer(logger)
@@ -130,12 +130,12 @@ export class Tocsin implements AsyncDisposable {
     })
   }
 
-  /** Hears by which settings the topics run, and tells the other nodes that it is there. */
+  /** Reads the configuration of the topics, and joins the cluster. */
   protected async join(): Promise<void> {
     await this.#cluster.open()
   }
 
-  /** A topic by its definition, shared by producers and workers; or by its name, with settings or without. */
+  /** Returns a topic by its definition, which producers and workers share; or by its name, with settings or without. */
   topic<In, Out>(definition: TopicDefinition<In, Out>): Topic<In, Out>
   topic<S extends StandardSchemaV1>(
     name: string,
@@ -149,30 +149,30 @@ export class Tocsin implements AsyncDisposable {
     const known = this.#topics.get(definition.name)
     if (known === undefined) return this.#declare(definition, byName && config === undefined)
     if (byName && config === undefined) return known.handle
-    // First used by its name alone, perhaps by a producer, and declared now.
+    // Used by its name alone until now, perhaps by a producer.
     if (known.isBare) known.handle.declare(definition)
     else checkSameDefinition(known.handle.definition, definition)
     known.isBare = false
     return known.handle
   }
 
-  /** @internal Resolves when the store answers: its clock of record. */
+  /** @internal Asks the store for its time. */
   recordMs(): Promise<number> {
     return this.#parts.store.nowMs()
   }
 
-  /** @internal How far what rings soon is behind the clock; null: there is nothing to load, or nobody consumes it here. */
+  /** @internal How far the loading of hints is behind the clock; null if there is no ledger, or no consumer in this process. */
   loaderLagMs(topic: string): number | null {
     return this.#parts.store.features.loaderLagMs(topic)
   }
 
-  /** @internal By its name alone, with what only a server asks for. */
+  /** @internal A topic by its name, with the methods that only a server uses. */
   handle(name: string): TopicHandle<unknown, unknown> {
     this.topic(name)
     return (this.#topics.get(name) as KnownTopic).handle
   }
 
-  /** Answers a function that ends it. */
+  /** Returns a function that removes the listener. */
   on<N extends EventName>(event: N, listener: (event: TocsinEvents[N]) => unknown): () => void {
     if (!EVENT_NAMES.includes(event)) {
       const near = nearest(String(event), EVENT_NAMES)
@@ -188,15 +188,15 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Whether the books of each topic balance, and whether the ledger and the timetable know the same tasks; what does
-   * not fit is put right and counted. Needs a ledger.
+   * Checks that the books of each topic balance, and that the ledger and the timetable have the same tasks. Repairs and
+   * counts the differences. Needs a ledger.
    */
   async audit(): Promise<TopicAudit[]> {
     this.#checkOpen()
     return this.#parts.store.features.audit()
   }
 
-  /** The processes of the cluster that are alive, this one first. */
+  /** Returns the live processes of the cluster, this one first. */
   async nodes(): Promise<NodeInfo[]> {
     this.#checkOpen()
     return (await this.#cluster.cards()).map(({ card, isSelf }) => ({
@@ -213,7 +213,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Whose requests servers answer, the same for all of them.
+   * The access tokens, shared by all servers of the cluster.
    * @internal
    */
   get accessTokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
@@ -222,7 +222,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Somebody created it, as far as this process has heard.
+   * True if the topic exists, as of the last beat.
    * @internal
    */
   knows(topic: string): boolean {
@@ -230,7 +230,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Of all topics that somebody created, as far as this process has heard, in order.
+   * The names of all topics, as of the last beat, sorted.
    * @internal
    */
   topicNames(): string[] {
@@ -238,7 +238,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Hears now what it would hear with the next beat.
+   * Reads the topics from the board now, instead of with the next beat.
    * @internal
    */
   async refreshTopics(): Promise<void> {
@@ -247,8 +247,8 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Stops every consumer as `consumer.stop` does, then lets go of everything. Idempotent. A handler must not await it:
-   * it would wait for itself.
+   * Stops every consumer as `consumer.stop` does, then closes all connections. Idempotent. A handler must not await it: it
+   * would wait for itself.
    */
   async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkOptions(options, ['timeout'], 'close')
@@ -262,7 +262,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   async #close(timeout: number): Promise<void> {
-    // What was accepted before is written; what comes now is refused.
+    // Earlier calls are completed; later calls are refused.
     const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
     const { clock } = this.#parts
     const endMs = clock.monotonicNow() + timeout
@@ -310,7 +310,7 @@ export class Tocsin implements AsyncDisposable {
     return handle
   }
 
-  /** Of a topic that only others consume, too: as the cluster has it. */
+  /** Also of a topic that this process does not use: by its record. */
   #slotsOf(topic: string): number {
     const known = this.#topics.get(topic)?.settings.current.slots
     if (known !== undefined) return known
@@ -325,11 +325,11 @@ export class Tocsin implements AsyncDisposable {
 
 const OPEN_FIELDS = [...STORE_FIELDS, 'node', 'logger']
 
-/** It says where tasks live, but not as what. */
+/** An address alone does not say whether it is a ledger or a timetable. */
 function addressAlone(address: string): TocsinError {
   const name = /^(sqlite|postgres(ql)?):/i.test(address) ? 'ledger' : 'timetable'
-  // Not the address itself: it may hold a password.
-  return badOption('open', `expected an object, got a text; write Tocsin.open({ ${name}: '…' })`)
+  // Without the address: it may contain a password.
+  return badOption('open', `expected an object, got text; write Tocsin.open({ ${name}: '…' })`)
 }
 
 function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
@@ -342,7 +342,7 @@ function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   )
 }
 
-/** Two parts of a program that mean different things by one topic would overrule each other by chance. */
+/** Two declarations of one topic that differ would override each other in the order of the calls. */
 function checkSameDefinition(
   known: TopicDefinition<unknown, unknown>,
   given: TopicDefinition<unknown, unknown>,
@@ -364,35 +364,35 @@ function checkSameDefinition(
   )
 }
 
-/** Printed in logs and kept in histories. */
+/** The name is printed in logs and stored with configuration changes. */
 function checkNode(node: unknown): string | undefined {
   if (node === undefined || (typeof node === 'string' && /^[\x21-\x7e]{1,128}$/.test(node))) return node
   throw badOption('node', `expected 1 to 128 printable characters without spaces, got ${describeValue(node)}`)
 }
 
 /** A logger that throws must not stop timers. */
-function unthrowing(logger: Logger): Logger {
+function safeLogger(logger: Logger): Logger {
   const safely = (level: keyof Logger) => (fields: object, message: string) => {
     try {
       logger[level](fields, message)
     } catch {
-      // There is nobody left to tell.
+      // The error cannot be logged.
     }
   }
   return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') }
 }
 
 function checkLogger(logger: unknown): Logger {
-  if (logger === undefined) return unthrowing(plainLogger)
+  if (logger === undefined) return safeLogger(plainLogger)
   if (logger === false) return silentLogger
   const candidate = logger as Record<string, unknown> | null
   const complete = ['debug', 'info', 'warn', 'error'].every(
     (level) => typeof candidate?.[level] === 'function',
   )
-  if (complete) return unthrowing(logger as Logger)
+  if (complete) return safeLogger(logger as Logger)
   throw new TocsinError(
     'bad-option',
-    'logger: expected debug, info, warn and error, as pino has them, or false',
+    'logger: expected an object with debug, info, warn and error, like pino, or false',
     { field: 'logger' },
   )
 }

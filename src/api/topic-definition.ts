@@ -6,8 +6,8 @@ import type { Jsonified } from '../values/json.ts'
 import { checkTopicName } from '../values/key.ts'
 
 /**
- * A topic as producers and workers share it: its name, the settings that the code asks for, and perhaps a schema.
- * Plain data; making one does no I/O.
+ * The definition of a topic, shared by producers and workers: its name, its settings in the code, and its schema if it has
+ * one. Plain data: `defineTopic` does no I/O.
  */
 export interface TopicDefinition<In, Out> {
   readonly name: string
@@ -18,12 +18,12 @@ export interface TopicDefinition<In, Out> {
 export type WithSchema<S extends StandardSchemaV1> = TopicConfig & { readonly schema: S }
 export type WithoutSchema = TopicConfig & { readonly schema?: undefined }
 
-/** With a schema: its input is what `schedule` takes, its output what handlers get. */
+/** With a schema: `schedule` takes its input type, handlers get its output type. */
 export function defineTopic<S extends StandardSchemaV1>(
   name: string,
   config: WithSchema<S>,
 ): TopicDefinition<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
-/** Without: `schedule` takes `T`, handlers get what JSON makes of it. */
+/** Without a schema: `schedule` takes `T`, handlers get `T` after JSON. */
 export function defineTopic<T = unknown>(
   name: string,
   config?: WithoutSchema,
@@ -37,7 +37,7 @@ export function defineTopic(
   checkOptions(config, ['schema', ...CONFIG_FIELDS], where, 'bad-config', '')
   const { schema, ...settings } = config
   const checked = checkConfig(settings, where)
-  // Rules across fields (retry.min ≤ retry.max) live where the numbers are made.
+  // Also checks the rules across fields, such as retry.min ≤ retry.max.
   settingsOf(checked, where)
   return Object.freeze({
     name,

@@ -68,7 +68,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#definition = definition
   }
 
-  /** For servers, whose clients have no code here: see `TopicSettings.declareForAll`. */
+  /** For servers, whose clients have no code in this process: see `TopicSettings.declareForAll`. */
   async declareForAll(config: unknown): Promise<ConfigView> {
     this.#parts.checkOpen()
     return this.#parts.settings.declareForAll(config)
@@ -194,7 +194,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#writes.scheduleValid(...given)
   }
 
-  /** @internal For how long the oldest due task has waited to be taken. */
+  /** @internal How long the oldest due task has been due, in ms. */
   overdueMs(): Promise<number> {
     return this.#reads.overdueMs()
   }

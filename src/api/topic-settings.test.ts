@@ -116,7 +116,7 @@ describe('what was declared for all', () => {
     )
     for (const view of await Promise.all(again)) expect(view.version).toBe(1)
     expect(await board.history('t', 9)).toHaveLength(1)
-    // Somebody else says something else, which the first has not heard of: then it is a change again.
+    // Another node declares another value, which the first has not read yet: then the same declaration is a change again.
     await two.settings.declareForAll({ batchSize: 8 })
     expect(await one.settings.declareForAll({ batchSize: 7, lease: '90s' })).toMatchObject({ version: 3 })
   })
@@ -152,7 +152,7 @@ describe('what was declared for all', () => {
     expect(() => settings.declare({ lease: '1s' })).toThrow(/created with slotBy 'prefix'/)
   })
 
-  it('is refused where somebody whom nobody heard of created it otherwise', async () => {
+  it('is refused where another node created it with another slotBy, which this one has not read yet', async () => {
     const { board, node } = cluster()
     const { settings } = await node()
     await board.create('t', 8, 'key')
@@ -168,7 +168,7 @@ describe('what was declared for all', () => {
     expect(await board.records()).toMatchObject([{ version: 0, slots: 2, slotBy: 'prefix' }])
   })
 
-  it('places what is written while it is being created, also where there is nobody else', async () => {
+  it('places what is written while it is being created, also on a board of one process', async () => {
     for (const isShared of [false, true]) {
       const { board, node } = cluster({ isShared })
       const { settings } = await node()

@@ -20,7 +20,7 @@ export type By =
   | { readonly tag: string; readonly prefix?: undefined }
   | { readonly prefix: string; readonly tag?: undefined }
 
-/** Which of the dead: exactly one way of saying so. */
+/** Selects dead tasks by exactly one of `keys`, `tag`, `prefix` and `all`. */
 export type Selector =
   | (By & { readonly keys?: undefined; readonly all?: undefined })
   | {
@@ -31,13 +31,13 @@ export type Selector =
     }
   | { readonly all: true; readonly tag?: undefined; readonly prefix?: undefined; readonly keys?: undefined }
 
-/** Moves each task from where it is. */
+/** Moves each task relative to its current time. */
 export type Shift = { readonly shift: string; readonly delay?: undefined; readonly at?: undefined }
 
 export interface WriteOptions {
   /**
-   * The caller's transaction, in the database that has the ledger: a client of pg, what fromDrizzle and the like make of
-   * an ORM's, or a better-sqlite3 database that shares the file.
+   * The caller's transaction, in the database of the ledger: a client of pg, an ORM's transaction through `fromDrizzle` and
+   * the like, or the better-sqlite3 database that shares the ledger's file.
    */
   readonly tx?: Tx | SqliteDatabase | undefined
 }
@@ -64,26 +64,26 @@ export interface ForecastOptions {
 }
 
 export interface ConsumeOptions<Out> {
-  /** Calls of the handler at a time in this process: 64 by default, 4 for batches. */
+  /** Handler calls at a time in this process: 64 by default, 4 for batches and transactions. */
   readonly concurrency?: number | undefined
-  /** What the handler writes through `tx` of its context, and the outcome, commit together or not at all. */
+  /** The handler's writes through `context.tx` and the outcome of its task commit in one transaction. */
   readonly transaction?: boolean | undefined
-  /** Asked about many tasks at once before any of them starts; false: it ends 'obsolete', no attempt is made. */
+  /** Called for many tasks before their handlers start; a task with false ends as 'obsolete', without an attempt. */
   readonly guard?:
     | ((tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>)
     | undefined
 }
 
-/** The handler's context then has a `tx`. */
+/** The handler's context has a `tx`. */
 export type Transactional<Out> = ConsumeOptions<Out> & { readonly transaction: true }
 
 export interface Consumer extends AsyncDisposable {
-  /** Outcomes that came too late to count: the lease was over, or the task was replaced. Somebody else had it. */
+  /** Outcomes that were ignored, because the lease had expired or the task was replaced. */
   readonly staleCount: number
   /**
-   * Claims nothing more, waits for running handlers (20 s by default), then aborts their signals and gives their
-   * tasks back: due at once elsewhere, no failure. Calling it again gives the same answer. A handler must not await
-   * it: it would wait for itself.
+   * Claims no more tasks, waits for running handlers (20 s by default), then aborts their signals and releases their tasks,
+   * which are due at once for other consumers and do not count as failed. Idempotent. A handler must not await it: it would
+   * wait for itself.
    */
   stop(options?: { readonly timeout?: Duration | undefined }): Promise<StopReport>
 }
@@ -94,37 +94,37 @@ export type BulkScheduled = { readonly created: number; readonly replaced: numbe
 export interface ConfigChange {
   readonly version: number
   readonly at: Date
-  /** The node that asked for it. */
+  /** The node that made the change. */
   readonly by: string
-  /** What was asked for. */
+  /** The changed fields. */
   readonly patch: Readonly<Record<string, Json>>
 }
 
 export interface Topic<In, Out> {
   readonly name: string
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
-  /** Answers in order. Whatever is wrong with any of them is refused before the first is written. */
+  /** Returns results in order. Throws before the first write if any task is invalid. */
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
-  /** Any number, in flat memory. */
+  /** Takes any number of tasks, in constant memory. */
   scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
   cancel(key: string, options?: WriteOptions): Promise<Cancelled>
   cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]>
   cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }>
   reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled>
-  /** `shift: '+10m'` or `'-1h'` moves each from where it is. */
+  /** `shift: '+10m'` or `'-1h'` moves each task relative to its current time. */
   rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
-  /** Null when the key has no live and no dead task. */
+  /** Returns null if the key has no live and no dead task. With a ledger also finds the last ended task of the key. */
   get(key: string): Promise<TaskInfo<Out> | null>
-  /** Soonest first; `cursor` continues, null ends. Without `state`: pending and claimed. */
+  /** Earliest first. `cursor` continues the listing; null at its end. Without `state`: pending and claimed tasks. */
   list(options?: ListOptions): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }>
   counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }>
   forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]>
   config(): Promise<ConfigView>
-  /** Who changed what, when: the newest first, 100 at most. */
+  /** Returns the last changes, newest first, 100 at most. */
   configHistory(options?: { readonly limit?: number | undefined }): Promise<ConfigChange[]>
   configure(patch: LiveConfig, options?: { readonly ifVersion?: number | undefined }): Promise<ConfigView>
   consume(handler: TransactionHandler<Out>, options: Transactional<Out>): Consumer

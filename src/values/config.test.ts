@@ -165,7 +165,7 @@ describe('checkConfig', () => {
 })
 
 describe('effectiveConfig', () => {
-  test('is the default where nobody says anything', () =>
+  test('is the default where no layer has a value', () =>
     expect(effectiveConfig({}, {})).toEqual(DEFAULT_CONFIG))
 
   test('takes each field from live, else from code, else from the default', () =>

@@ -27,7 +27,7 @@ describe('checkOptions', () => {
     // Each of these has no names of its own: taken, it would be silence.
     ['a Map', new Map([['concurrency', 1]]), 'a Map'],
     ['a Date', new Date(0), 'a Date'],
-    ['a promise that nobody awaited', Promise.resolve({ concurrency: 1 }), 'a Promise'],
+    ['a promise that was not awaited', Promise.resolve({ concurrency: 1 }), 'a Promise'],
   ])('refuses %s', (_, options, got) =>
     expect(() => checkOptions(options, KNOWN, 'consume')).toThrow(
       refusal(new RegExp(`^consume: expected an object, got ${got}; write \\{ concurrency: … \\}$`)),
