@@ -9,7 +9,7 @@ import { TocsinError } from '../errors.ts'
 import type { Secrets } from '../random.ts'
 import type { Scope, AccessToken } from '../values/access-token.ts'
 
-/** How long records read from the board are cached. A token that was revoked on another server stays valid for at most this long. */
+/** How long records read from the board are cached: while the board answers, a token that was revoked on another server stays valid no longer. */
 const FRESH_MS = 1_000
 const TOKEN = /^tocsin_([a-z0-9]{12})_([A-Za-z0-9_-]{32,64})$/
 /** Matches no token: compared with if the id is unknown. */

@@ -444,7 +444,7 @@ describe('a body that does not come', () => {
       clock.moveTo(30_000)
       await once(socket, 'close')
       expect(text).toMatch(/^HTTP\/1\.1 408 /)
-      const error = { code: 'request-timeout', message: 'body: it did not come within 30 s', retryable: true }
+      const error = { code: 'request-timeout', message: 'body: not received within 30 s', retryable: true }
       expect(JSON.parse(text.split('\r\n\r\n')[1] as string)).toEqual({ error })
       // One that does come leaves no timer behind.
       const headers = { 'content-type': 'application/json' }

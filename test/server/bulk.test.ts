@@ -87,7 +87,7 @@ describe('lines', () => {
     const long = 'x'.repeat(LINE_BYTES_MAX)
     const { text: answer } = await put(topic, [text(task('a')), long, `${long}x`, text(task('b'))].join('\n'))
     expect(linesIn(answer)).toMatchObject([
-      { line: 2, error: { code: 'bad-request', message: 'line: it is not JSON' } },
+      { line: 2, error: { code: 'bad-request', message: 'line: not JSON' } },
       { line: 3, error: { code: 'too-large' } },
       { summary: { created: 2, failed: 2 } },
     ])
@@ -107,7 +107,7 @@ describe('lines', () => {
     const newline = Buffer.from('\n')
     const { text: answer } = await put(topic, Buffer.concat(body.flatMap((line) => [line, newline])))
     expect(linesIn(answer)).toMatchObject([
-      { line: 2, error: { code: 'bad-request', message: 'line: it is not valid UTF-8' } },
+      { line: 2, error: { code: 'bad-request', message: 'line: not valid UTF-8' } },
       { summary: { created: 2, failed: 1 } },
     ])
     expect((await server.get(`/v1/topics/${topic}/tasks/${encodeURIComponent('😀')}`)).status).toBe(200)
