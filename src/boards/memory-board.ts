@@ -14,8 +14,8 @@ import type { Clock } from '../clock.ts'
 import { byCreation, type AccessToken } from '../values/access-token.ts'
 
 /**
- * The board of a process that is alone, and of the simulator, whose nodes share one. What comes in and goes out is
- * copied: nobody can change what is stored by what they hold in their hands.
+ * The board of a single process, and of the simulator, whose nodes share one. Arguments and results are copied: a caller
+ * cannot change what is stored.
  */
 export class MemoryBoard implements Board {
   readonly isShared: boolean
@@ -31,7 +31,7 @@ export class MemoryBoard implements Board {
   }
 
   async beat(card: NodeCard): Promise<BeatReply> {
-    // As it is before anybody is told: who hears of it may change it.
+    // Read before the listeners are called: one of them may change it.
     const [revision, nowMs] = [String(this.#revision), this.#clock.now()]
     return { heartbeats: this.#nodes.beat(card, this.#clock.monotonicNow()), revision, nowMs }
   }
@@ -65,7 +65,7 @@ export class MemoryBoard implements Board {
     const known = this.#topics.get(topic)
     if (known === undefined) return { isOurs: false, record: null }
     if (known.record.version !== expected) {
-      // Somebody may have changed it since: it is looked for under its own version.
+      // Another change may have followed: a retry is recognised by the change id under its own version.
       const { changeId } = known.past.find(({ version }) => version === expected + 1) ?? {}
       return { isOurs: changeId === change.changeId, record: structuredClone(known.record) }
     }
@@ -111,6 +111,6 @@ export class MemoryBoard implements Board {
 
 interface Topic {
   record: TopicRecord
-  /** The newest first. */
+  /** Newest first. */
   readonly past: (PastChange & { readonly changeId: string })[]
 }

@@ -3,18 +3,18 @@ import type { NodeCard, Heartbeat } from '../board.ts'
 interface Place {
   readonly card: NodeCard
   readonly beats: number
-  /** Monotonic, when it last beat. */
+  /** When the node last beat, by the monotonic clock. */
   readonly atMs: number
 }
 
 /**
- * The cards of a board that lies in this process, and who wants to hear of news. Cards are copied on their way in and
- * out: nobody can change what is stored by what they hold in their hands.
+ * The cards of a board in this process, and the listeners for changes. Cards are copied in and out: a caller cannot change
+ * what is stored.
  */
 export class NodeList {
   readonly #places = new Map<string, Place>()
   readonly #listeners = new Set<{ readonly onChange: () => void }>()
-  /** Of all nodes: who was buried and comes back is never taken for who it was then. */
+  /** One counter for all nodes: a node whose card was deleted never gets the same count again when it returns. */
   #beats = 0
 
   beat(card: NodeCard, atMs: number): Heartbeat[] {
@@ -38,13 +38,13 @@ export class NodeList {
     if (this.#places.delete(id)) this.tell()
   }
 
-  /** Each judges for itself who is gone: nobody need be told. */
+  /** Notifies no listener: each node decides by itself which nodes are dead. */
   bury(id: string, beats: number): void {
     if (this.#places.get(id)?.beats === beats) this.#places.delete(id)
   }
 
   listen(onChange: () => void): () => void {
-    // An object for each: the same function may listen twice, and end once.
+    // Wrapped in an object: the same function may be added twice and removed once.
     const listener = { onChange }
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
@@ -59,7 +59,7 @@ export class NodeList {
   }
 }
 
-/** By hand, because every beat makes one: `structuredClone` takes ten times as long. */
+/** Copies by hand, because every beat makes a copy: `structuredClone` takes ten times as long. */
 function copyOf(card: NodeCard): NodeCard {
   const topics = card.topics.map((share) => ({ ...share, owned: [...share.owned] }))
   return { ...card, topics, figures: { ...card.figures } }

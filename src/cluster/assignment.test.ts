@@ -25,7 +25,7 @@ const count = (owners: Owners, id: string, topic?: string): number =>
     0,
   )
 
-/** The members as they are once they pull what `claims` says, whoever else pulls it too. */
+/** The members once they pull what `claims` says, even if others pull it, too. */
 const pulling = (
   members: readonly AssignmentMember[],
   claims: (topic: string, slot: number, id: string) => boolean,
@@ -174,7 +174,7 @@ describe('by example', () => {
   it('gives a lone member everything', () =>
     expect(plain(assignment([member('a', 't')], new Map([['t', 4]])))).toEqual({ t: ['a', 'a', 'a', 'a'] }))
 
-  it('gives nobody what nobody consumes, and knows no topic but those with slots', () => {
+  it('assigns no slot of a topic that no member consumes, and no topic without slots', () => {
     const slots = new Map([['t', 2]])
     expect(plain(assignment([], slots))).toEqual({ t: [null, null] })
     expect(plain(assignment([member('a', 'other')], slots))).toEqual({ t: [null, null] })
@@ -256,7 +256,7 @@ describe('by example', () => {
     `)
   })
 
-  it('favours nobody: who gets the only slot differs from topic to topic', () => {
+  it('favours no member: the owner of the only slot differs from topic to topic', () => {
     const wins = new Map(nodes(4).map((id) => [id, 0]))
     for (let i = 0; i < 200; i++) {
       const members = nodes(4).map((id) => member(id, `topic-${i}`))
@@ -310,7 +310,7 @@ describe('by example', () => {
 })
 
 describe('a division', () => {
-  test('deals every slot to somebody who consumes the topic, and to nobody where nobody does', () => {
+  test('assigns every slot to a member that consumes the topic, and to none if no member does', () => {
     fc.assert(
       fc.property(clusters({ conflicts: true }), ({ members, slots }) => {
         const owners = assignment(members, slots)
@@ -457,7 +457,7 @@ describe('while it is carried out', () => {
     )
   })
 
-  // The giver may have let go before the taker begins, or after: nobody has the slot, or both have.
+  // The giver may release the slot before the taker begins, or after: no member owns the slot for a moment, or both do.
   test('it is still the same whichever slots have been let go and taken so far', () => {
     const steps = fc.array(fc.tuple(fc.boolean(), fc.boolean()), { minLength: 96, maxLength: 96 })
     fc.assert(

@@ -1,12 +1,12 @@
 /**
- * Who pulls which slot. Every node computes this from the cards of all, and all come to the same answer without
- * asking each other: no clock, no chance, and the order of the cards does not matter.
+ * Assigns slots to nodes. Every node computes this from the cards of all live nodes, and all get the same result without
+ * communicating: it is deterministic, uses no clock, and does not depend on the order of the cards.
  *
- * Balanced: of each topic a member gets its share by capacity, rounded down or up; of all topics together likewise.
- * Calm: of all balanced divisions it takes one that leaves as many slots as possible where they are.
- * Steady: among equally calm ones those extras decide that a fixed draw for each member and topic favours, which has
- * nothing to do with who owns what. So the answer stays the same while members carry it out one by one: each step
- * towards it only makes it calmer than the others. Only a slot that two claim before it begins can still change it.
+ * Balanced: of each topic a member gets its share by capacity, rounded down or up; the same holds over all topics.
+ * Calm: of all balanced assignments, one that moves as few slots as possible is chosen.
+ * Steady: ties are broken by a fixed pseudo-random draw per member and topic that does not depend on ownership. So the
+ * result stays the same while members apply it one by one: each step towards it only makes it calmer than the others.
+ * Only a slot that two members own at the start can still change it.
  */
 import { CELLS } from '../values/cell.ts'
 import { crc32 } from '../lib/crc32.ts'
@@ -14,49 +14,49 @@ import { takeExtras, type Bounds, type Extra, type TopicExtras } from './roundin
 
 export interface AssignmentMember {
   readonly id: string
-  /** What it consumes. */
+  /** The topics that the member consumes. */
   readonly topics: readonly {
     readonly topic: string
     /** A whole number, at least 1. */
     readonly capacity: number
-    /** The slots that it pulls now. */
+    /** The slots that the member pulls now. */
     readonly owned: readonly number[]
   }[]
 }
 
-/** What a member has of a topic. */
+/** A member's part of a topic. */
 interface Seat {
   readonly id: string
-  /** Its place by id. */
+  /** The member's index in the order of ids. */
   readonly member: number
   capacity: number
-  /** As its card says. */
+  /** The capacity on the member's card. */
   claimed: readonly number[]
-  /** Ascending, and nobody else's. */
+  /** Owned slots, ascending; each slot has one owner. */
   readonly owned: number[]
-  /** Its share rounded down. */
+  /** The share, rounded down. */
   atLeast: number
-  /** What rounding down took from the share. */
+  /** The fraction that rounding down removed from the share. */
   fraction: number
-  /** What it may get on top. Null: its share is whole. */
+  /** The slot that the member may get in addition. Null if its share is a whole number. */
   extra: Extra | null
 }
 
 interface Table {
   readonly topic: string
   readonly slots: number
-  /** By id. */
+  /** Ordered by id. */
   readonly seats: readonly Seat[]
 }
 
-/** Far above what adding up hundreds of fractions gets wrong, far below what is worth a slot. */
+/** Far above the rounding error of adding hundreds of fractions, far below one slot. */
 const EPSILON = 1e-9
-/** Sums of whole numbers are exact up to 2^53; one bit is to spare. */
+/** Sums of whole numbers are exact up to 2^53; one bit is kept spare. */
 const EXACT_BITS = 52
 
 /**
- * `slots`: how many each topic has. Answers the owner of each slot, by topic; null where nobody consumes the topic.
- * Where two claim one slot, it is the one's whose id is lower.
+ * `slots`: the number of slots of each topic. Returns the owner of each slot, by topic; null if no member consumes the
+ * topic. If two members own the same slot, it counts for the one with the lower id.
  */
 export function assignment(
   members: readonly AssignmentMember[],
@@ -68,7 +68,7 @@ export function assignment(
   return new Map(tables.map((table) => [table.topic, owners(table)]))
 }
 
-/** How many slots let each of so many consumers have one, as far as there can be that many. */
+/** Returns the number of slots with which each of so many consumers gets one, up to the maximum. */
 export function slotsToSet(consumers: number): number {
   let slots = 1
   while (slots < consumers && slots < CELLS) slots *= 2
@@ -87,7 +87,7 @@ function tablesOf(
       const seat = topics.get(topic)?.get(id)
       if (seat === undefined) topics.get(topic)?.set(id, newSeat(id, places.get(id)!, capacity, owned))
       else {
-        // Named twice it counts once, in whatever order.
+        // A slot that is listed twice counts once, in any order.
         seat.capacity = Math.max(seat.capacity, capacity)
         seat.claimed = [...seat.claimed, ...owned]
       }
@@ -107,7 +107,7 @@ function newSeat(id: string, member: number, capacity: number, claimed: readonly
 
 function findOwned({ slots, seats }: Table): void {
   const owners = new Array<Seat | null>(slots).fill(null)
-  // What is out of range has no null to replace.
+  // A slot number out of range has no entry to replace.
   for (const seat of seats) for (const slot of seat.claimed) if (owners[slot] === null) owners[slot] = seat
   for (let slot = 0; slot < slots; slot++) owners[slot]?.owned.push(slot)
 }
@@ -122,8 +122,8 @@ function findShares({ slots, seats }: Table): void {
 }
 
 function addExtras(tables: readonly Table[], ids: readonly string[]): void {
-  // A way from member to member has at most as many draws as there are members, and one slot that stays outweighs them
-  // all. Both add up exactly only if draws have fewer bits where there are very many members.
+  // A path between members has at most as many draws as there are members, and one slot that stays must outweigh them all.
+  // Both sums are exact only if draws have fewer bits where there are very many members.
   const drawBits = Math.min(32, EXACT_BITS - 2 * Math.ceil(Math.log2(ids.length + 2)))
   const worthOfStaying = (ids.length + 2) * 2 ** drawBits
   const idHashes = ids.map((id) => mixed(crc32(id)))
@@ -144,8 +144,8 @@ function addExtras(tables: readonly Table[], ids: readonly string[]): void {
     }
     return { extras, units: Math.round(units) }
   })
-  // A sum this close to a whole number counts as one. If it is not, the bounds are narrower than they need be, never
-  // wider, and can still be met: what is missing is less than a unit.
+  // A sum this close to a whole number counts as whole. If it is not, the bounds are narrower than necessary, never wider,
+  // and can still be met: the difference is less than one unit.
   const bounds = fractions.map((sum): Bounds => ({
     least: Math.floor(sum + EPSILON),
     most: Math.ceil(sum - EPSILON),
@@ -153,7 +153,7 @@ function addExtras(tables: readonly Table[], ids: readonly string[]): void {
   takeExtras(topics, bounds)
 }
 
-/** Everybody keeps its lowest slots; those that are free then go to whoever lacks some, in order of ids. */
+/** Each member keeps its lowest slots; the free ones go to members that lack slots, in the order of ids. */
 function owners({ slots, seats }: Table): (string | null)[] {
   const result = new Array<string | null>(slots).fill(null)
   const missing: string[] = []
@@ -166,7 +166,7 @@ function owners({ slots, seats }: Table): (string | null)[] {
   return result.map((id) => id ?? missing[next++] ?? null)
 }
 
-/** Spreads the bits, so that names which differ in a digit draw differently (the end of MurmurHash3). */
+/** Mixes the bits, so that names that differ in one digit get different draws (the finaliser of MurmurHash3). */
 function mixed(hash: number): number {
   let bits = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35)

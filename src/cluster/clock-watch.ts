@@ -1,36 +1,36 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../telemetry/logger.ts'
 
-/** Clocks that are kept by NTP differ by a few milliseconds. */
+/** Skew above this is reported. Clocks synchronised by NTP differ by a few milliseconds. */
 const SKEW_MS_MAX = 50
 
-/** An answer that was under way for longer says too little. */
+/** A reading with a longer round trip is too inexact, and is ignored. */
 const TRIP_MS_MAX = 200
 
-/** A clock that stays wrong is told of so often. */
+/** How often the same skew is reported. */
 const SAID_EVERY_MS = 3_600_000
 
-/** Servers that say what time it is: where the board is, and where the tasks ring. They may be one and the same. */
+/** The servers whose clocks are read: that of the board and that of the timetable. They may be the same. */
 export type TimeServer = 'board' | 'timetable'
 
-/** A clock against this process's monotonic one. */
+/** The offset of a clock from this process's monotonic clock. */
 interface Reading {
   readonly offsetMs: number
-  /** How far off that may be: a server answered at some moment of the trip. */
+  /** The error of the offset: half the round trip. */
   readonly blurMs: number
 }
 
 /**
- * How far the clocks are apart: this machine's, the one of the board, and the one that tasks ring by. None of it makes a
- * task early. But a machine that is off logs other moments, and whoever computes an `at` on it means another one; and
- * between the two servers a task rings as much later as their clocks differ.
+ * Measures the skew between the clocks of this machine, the board and the timetable, and warns of it. Skew never makes a
+ * task ring early. But a machine whose clock is wrong logs wrong times, and computes wrong `at` instants; and tasks ring
+ * as much later as the clocks of the two servers differ.
  */
 export class ClockWatch {
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #saidMs = new Map<string, number>()
   #board: Reading | null = null
-  /** How far this machine's clock is ahead of the board's. Null: not measured yet. */
+  /** How far this machine's clock is ahead of the board's. Null if not measured yet. */
   aheadMs: number | null = null
 
   constructor(clock: Clock, logger: Logger) {
@@ -38,8 +38,8 @@ export class ClockWatch {
     this.#logger = logger
   }
 
-  /** A server said what time it is, to a question that was sent then, by the monotonic clock. */
-  heard(server: TimeServer, serverMs: number, sentMs: number): void {
+  /** Records a server's time. `sentMs` is when the request was sent, by the monotonic clock. */
+  record(server: TimeServer, serverMs: number, sentMs: number): void {
     const nowMs = this.#clock.monotonicNow()
     const blurMs = (nowMs - sentMs) / 2
     if (2 * blurMs > TRIP_MS_MAX) return

@@ -1,11 +1,11 @@
 /**
- * This process as one of several:
+ * This process as a node of the cluster:
  *
- *   members (who is there) ──▶ shares (which slots are ours) ──▶ pullers
- *   topic configs (by which settings) ──▶ everything
+ *   members (which nodes are alive) ──▶ shares (which slots this node owns) ──▶ pullers
+ *   topic configs (the settings of each topic) ──▶ everything
  *
- * There is no leader and no lock. Each node reads the same cards and computes the same shares; while they differ for a
- * moment, claims in vain are all it costs.
+ * There is no leader and no lock. Each node reads the same cards and computes the same shares. While the shares of two
+ * nodes differ for a moment, both claim from the same cell, and one of them gets nothing.
  */
 import type { Board, NodeCard, Figures, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
@@ -18,10 +18,10 @@ import { Members } from './members.ts'
 import { type Share, Shares } from './shares.ts'
 import { TopicConfigs } from './topic-configs.ts'
 
-/** The servers' clocks are compared with every so many-th beat: twice a minute. */
+/** The servers' clocks are compared at every 40th beat: twice a minute. */
 const CLOCKS_EVERY = 40
 
-/** Who this process is. */
+/** How this node is shown to others. */
 export interface Identity {
   readonly name: string
   readonly host: string
@@ -36,19 +36,19 @@ export interface ClusterParts {
   readonly logger: Logger
   readonly announcer: Announcer
   readonly identity: Identity
-  /** The clock that tasks ring by. */
+  /** Returns the time of the clock by which tasks ring. */
   readonly timetableNowMs: () => Promise<number>
-  /** Of a topic, as they are in force here. */
+  /** Returns the number of slots of a topic that is in force in this process. */
   readonly slotsOf: (topic: string) => number
 }
 
-/** A consumer, as the cluster sees it. */
+/** A consumer of a topic, as far as the cluster is concerned. */
 export interface Participant {
-  /** How many calls of its handler may run at a time. */
+  /** How many handler calls may run at a time. */
   readonly capacity: number
   readonly inFlightCount: () => number
   readonly finishedCount: () => number
-  /** Its slots are others. */
+  /** Called when the slots of the topic have changed. */
   readonly onShare: () => void
 }
 
@@ -62,9 +62,9 @@ export class Cluster {
   readonly #clockWatch: ClockWatch
   readonly #logLimiter: LogLimiter
   readonly #participants = new Set<Participant>()
-  /** By consumers that ended. */
+  /** Tasks handled by consumers that have ended. */
   #handled = 0
-  #pulses = 0
+  #beatCount = 0
 
   constructor(parts: ClusterParts) {
     const { board, clock, random, logger, announcer, identity, slotsOf } = parts
@@ -95,13 +95,13 @@ export class Cluster {
     })
   }
 
-  /** Reads the settings of all topics, and joins. */
+  /** Reads the settings of all topics, and joins the cluster. */
   async open(): Promise<void> {
     await this.configs.refresh()
     if (this.#parts.board.isShared) this.#members.start()
   }
 
-  /** Takes part in pulling a topic. Answers how to let its slots go, at once, and how to forget it. */
+  /** Joins the consumers of a topic. `yield` gives up its slots at once; `end` removes the consumer from the figures. */
   consume(topic: string, participant: Participant): { yield: () => void; end: () => void } {
     const yieldShare = this.#shares.consume(topic, participant.capacity, participant.onShare)
     this.#participants.add(participant)
@@ -117,7 +117,7 @@ export class Cluster {
     }
   }
 
-  /** Nodes that are alive, this one included. */
+  /** The number of live nodes, this one included. */
   get nodeCount(): number {
     return Math.max(1, this.#members.alive.length)
   }
@@ -126,12 +126,12 @@ export class Cluster {
     return this.#shares.shareOf(topic)
   }
 
-  /** The number of slots of a topic may be another one. */
+  /** Called when the number of slots of a topic may have changed. */
   reslotted(): void {
     this.#redeal()
   }
 
-  /** The cards of those that are alive, as they are now. */
+  /** Returns the current cards of all live nodes. */
   async cards(): Promise<{ card: NodeCard; isSelf: boolean }[]> {
     const mine = this.#card()
     if (!this.#parts.board.isShared) return [{ card: mine, isSelf: true }]
@@ -141,7 +141,7 @@ export class Cluster {
     return [mine, ...others].map((card) => ({ card, isSelf: card.id === mine.id }))
   }
 
-  /** The others take over at once. Nothing of it is worth failing for: they would find out. */
+  /** Leaves the cluster, so that other nodes take over at once. Errors are only logged: the others notice anyway. */
   async leave(): Promise<void> {
     const { board } = this.#parts
     if (!board.isShared) return
@@ -155,35 +155,32 @@ export class Cluster {
   }
 
   async #onBeat(alive: readonly NodeCard[], reply: BeatReply, sentMs: number): Promise<void> {
-    this.#clockWatch.heard('board', reply.nowMs, sentMs)
-    // Not waited for: a timetable that is away must not keep us from beating.
-    if (this.#pulses++ % CLOCKS_EVERY === 0) void this.#compareClocks()
+    this.#clockWatch.record('board', reply.nowMs, sentMs)
+    // Not awaited: an unreachable timetable must not delay the next beat.
+    if (this.#beatCount++ % CLOCKS_EVERY === 0) void this.#compareClocks()
     try {
       await this.configs.refresh(reply.revision)
       await this.configs.recreate()
     } finally {
-      // Whatever becomes of the settings: the others count on us.
+      // Even if the settings could not be read: other nodes expect this node to pull its slots.
       const { edition } = this.#shares
       this.#shares.deal(alive)
-      // They go by our card.
+      // Other nodes compute shares from this node's card: beat at once.
       if (this.#shares.edition !== edition) this.#members.hurry()
     }
   }
 
   async #compareClocks(): Promise<void> {
     const sentMs = this.#parts.clock.monotonicNow()
-    // Whether it answers is not our business here.
+    // If the timetable does not answer, the clocks are compared next time.
     const nowMs = await this.#parts.timetableNowMs().catch(() => null)
-    if (nowMs !== null) this.#clockWatch.heard('timetable', nowMs, sentMs)
+    if (nowMs !== null) this.#clockWatch.record('timetable', nowMs, sentMs)
   }
 
   #onError(error: unknown): void {
     this.#shares.dealBlind()
     this.#logLimiter.log((alsoFailed) =>
-      this.#parts.logger.warn(
-        { error, alsoFailed },
-        'the other nodes cannot be seen; shares stay as they are',
-      ),
+      this.#parts.logger.warn({ error, alsoFailed }, 'the board is unreachable; this node keeps its slots'),
     )
   }
 

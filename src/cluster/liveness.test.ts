@@ -31,7 +31,7 @@ describe('who is alive', () => {
     expect(afterMs).toBeLessThanOrEqual(5_000)
   })
 
-  it('goes by our own clock: what the board says about its age kills nobody, and keeps nobody alive', () => {
+  it('uses the monotonic clock of this process: the age on the board makes no node dead, and keeps none alive', () => {
     const liveness = new Liveness()
     liveness.look([heartbeat('old', 1), heartbeat('young', 1)], 0)
     for (let beat = 1; beat < 20; beat++) {
@@ -48,7 +48,7 @@ describe('who is alive', () => {
     const liveness = new Liveness()
     liveness.look([heartbeat('a', 1)], 0)
     liveness.look([heartbeat('a', 2)], BEAT_MS)
-    // Stopped for an hour, or the board was: nobody could beat, or be seen to.
+    // This process or the board stopped for an hour: no node could beat, or be seen to beat.
     expect(liveness.look([heartbeat('a', 2)], 3_600_000).alive).toEqual(['a'])
     expect(liveness.look([heartbeat('a', 3)], 3_600_000 + BEAT_MS).alive).toEqual(['a'])
   })

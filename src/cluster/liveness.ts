@@ -1,34 +1,34 @@
 import type { Heartbeat } from '../board.ts'
 
-/** How often a node beats. Less than a second, so that news reach it within one even where nobody can tell it. */
+/** How often a node beats. Less than a second, so that changes are seen within one even if the notification is lost. */
 export const BEAT_MS = 750
 
 /**
- * A node that was silent for so long, while we watched, is gone. Noticed within five seconds: its last beat is seen a beat
- * later at most, and silence is measured in whole beats.
+ * A node whose counter did not move for this long, while this process watched, is dead. Noticed within five seconds: its
+ * last beat is seen at most one beat later, and silence is measured in whole beats.
  */
 export const GONE_MS = 3_500
 
-/** Between two looks no more silence than this is held against anybody: we were away ourselves, not they. */
+/** The most silence counted between two looks: if they are further apart, it was this process that paused. */
 const WATCHED_MS_MAX = 2 * BEAT_MS
 
 interface Seen {
   beats: number
-  /** How long its counter stood still while we watched. */
+  /** How long the counter did not move while this process watched. */
   silentMs: number
-  /** It was seen to beat. Until then the card may be that of one long dead. */
+  /** True once the counter was seen to move. Until then the card may be of a node that died long ago. */
   isProven: boolean
 }
 
 export interface Judgement {
   readonly alive: readonly string[]
-  /** To be buried, at this count of beats. */
+  /** Dead nodes, whose cards are to be deleted unless they have beaten since. */
   readonly gone: readonly Heartbeat[]
 }
 
 /**
- * Who is alive, as far as one process can tell: by counters that it saw move, and by its own monotonic clock. Neither a
- * wall clock nor an expiry can be stepped into a death.
+ * Decides which nodes are alive, by the beat counters that this process saw move and by its own monotonic clock. A step of
+ * a wall clock cannot make a live node look dead.
  */
 export class Liveness {
   readonly #seen = new Map<string, Seen>()
@@ -42,7 +42,7 @@ export class Liveness {
     for (const heartbeat of heartbeats) {
       const seen = this.#see(heartbeat, watchedMs)
       if (seen.silentMs >= GONE_MS) gone.push(heartbeat)
-      // Never seen to beat: here the board's clock is all there is to go by, and a mistake is put right by the next beat.
+      // Not seen to beat yet: judged by the board's clock, and corrected at the next beat if that was wrong.
       else if (seen.isProven || heartbeat.ageMs < GONE_MS) alive.push(heartbeat.id)
     }
     const there = new Set(heartbeats.map(({ id }) => id))
@@ -57,7 +57,7 @@ export class Liveness {
       this.#seen.set(id, seen)
       return seen
     }
-    // Another one, not a greater one: a board that was wiped counts from the start.
+    // Different, not greater: a board that was wiped counts from the start.
     if (known.beats !== beats) Object.assign(known, { beats, silentMs: 0, isProven: true })
     else known.silentMs += watchedMs
     return known

@@ -90,7 +90,7 @@ describe('members', () => {
     await a.members.stop()
   })
 
-  it('of a board that fails for a while hear of it, and bury nobody for that', async () => {
+  it('report a board that fails for a while, and bury no node because of it', async () => {
     const { join, pass, board } = cluster()
     const [a, b] = [join('a'), join('b')]
     a.members.start()

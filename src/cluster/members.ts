@@ -1,6 +1,6 @@
 /**
- * The heartbeat. Each beat puts up this node's card and reads who else is there; what it finds is told to whoever deals
- * the slots. Cards are read again only when one of them changed.
+ * The heartbeat. Each beat writes this node's card, decides which nodes are alive, and passes their cards on, from which
+ * the shares are computed. Cards are read again only when one of them changed.
  */
 import type { Board, NodeCard, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
@@ -10,9 +10,9 @@ import { BEAT_MS, Liveness } from './liveness.ts'
 export interface MembersParts {
   readonly board: Board
   readonly clock: Clock
-  /** This node's card, as it is now. */
+  /** Returns this node's current card. */
   readonly card: () => NodeCard
-  /** After every beat: the cards of all that are alive, this node's included, as the board has them. */
+  /** Called after every beat with the cards of all live nodes, this one included, as the board has them. */
   readonly onBeat: (alive: readonly NodeCard[], reply: BeatReply, sentMs: number) => Promise<void>
   readonly onGone: (card: NodeCard) => void
   readonly onError: (error: unknown) => void
@@ -26,7 +26,7 @@ export class Members {
   #alive: readonly NodeCard[] = []
   #unlisten: () => void = () => {}
   #begin: () => void = () => {}
-  /** The first beat is over, or there will be none: who else is there is known, as far as it can be. */
+  /** Resolves after the first beat, when the live nodes are known, or when there will be none. */
   readonly begun = new Promise<void>((resolve) => {
     this.#begin = resolve
   })
@@ -36,7 +36,7 @@ export class Members {
     this.#periodic = new Periodic(parts.clock, BEAT_MS, () => this.step().finally(this.#begin), parts.onError)
   }
 
-  /** As of the last beat. */
+  /** The cards of the live nodes, as of the last beat. */
   get alive(): readonly NodeCard[] {
     return this.#alive
   }
@@ -46,12 +46,12 @@ export class Members {
     this.#periodic.start('now')
   }
 
-  /** Our card changed, or somebody else's did. */
+  /** Beats at once: a card has changed. */
   hurry(): void {
     this.#periodic.hurry()
   }
 
-  /** No beat comes after it. */
+  /** Stops beating. No beat is sent after the promise resolves. */
   async stop(): Promise<void> {
     this.#unlisten()
     await this.#periodic.stop()
@@ -71,7 +71,7 @@ export class Members {
     for (const id of this.#cards.keys()) if (!there.has(id)) this.#cards.delete(id)
     this.#alive = alive.flatMap((id) => this.#cards.get(id) ?? [])
     await onBeat(this.#alive, reply, sentMs)
-    // Each of us may do it; the counter says whether it beat since.
+    // Every live node does this; the counter prevents deleting a card that has beaten since.
     for (const { id, beats } of gone) {
       await board.bury(id, beats)
       const card = this.#cards.get(id)

@@ -3,26 +3,26 @@
  * dealt as extras, at most one per member and topic: `units` of each topic, and to each member between `least` and
  * `most` in all. Of all ways to do so it finds the one whose extras are worth most together.
  *
- * It starts with the extras of each topic that are worth most, whoever they go to. Members then have too many or too
- * few, and those with too many pass units on, each along the way that costs least: a unit of one topic to a second
- * member, who passes one of another topic to a third, and so on. What was best before such a step is best after it
- * (successive shortest paths), so the first division that is within everybody's bounds is the best one.
+ * It starts with the most valuable extras of each topic, whichever members they go to. Some members then have too many,
+ * others too few. Those with too many pass units on along the cheapest path: a unit of one topic to a second member,
+ * which passes one of another topic to a third, and so on. Each such step keeps the total optimal (successive shortest
+ * paths), so the first assignment within all members' bounds is the best one.
  *
  *     member ──an extra that it has──▶ topic ──one that it has not──▶ member
  *     member ──may have one over `least`──▶ pool ──has one over `least`──▶ member
  */
 export interface Extra {
-  /** Which of the bounds is its member's. */
+  /** The index of the member's bounds. */
   readonly member: number
   /** A whole number, so that sums are exact. */
   readonly worth: number
-  /** The answer. */
+  /** The result. */
   isTaken: boolean
 }
 
 export interface TopicExtras {
   readonly extras: readonly Extra[]
-  /** How many of them are to be taken: some, and not all. 0 if there are none. */
+  /** How many of the extras are to be taken: some, but not all. 0 if there are none. */
   readonly units: number
 }
 
@@ -38,29 +38,29 @@ export function takeExtras(topics: readonly TopicExtras[], bounds: readonly Boun
   new Rounding(topics, bounds).run()
 }
 
-/** Nodes are the members, then the pool, then the topics. Numbers lie in typed arrays: all time goes into reading them. */
+/** Nodes are the members, then the pool, then the topics. Numbers are in typed arrays: nearly all the time is spent reading them. */
 class Rounding {
   readonly #topics: readonly TopicExtras[]
   readonly #bounds: readonly Bounds[]
   readonly #pool: number
-  /** Of all topics, one after the other. */
+  /** The extras of all topics, one topic after the other. */
   readonly #extras: readonly Extra[]
   readonly #worths: Float64Array
   readonly #isTaken: Uint8Array
-  /** Where in them those of each node are, if it is a member or a topic, and which node is at the other end. */
+  /** Where the extras of each member and topic are in that list, and the node at the other end of each. */
   readonly #extrasOf: number[][]
   readonly #topicOf: Int32Array
   readonly #memberOf: Int32Array
   readonly #isInPool: boolean[]
-  /** Units too many, or, below 0, too few. They add up to 0. */
+  /** Units above a member's bounds; below 0: units missing. They add up to 0. */
   readonly #surplus: number[]
-  /** Prices by which no step gains: what a step costs plus its start's price is never below its end's. */
+  /** Node potentials: the cost of a step plus the price of its start is never below the price of its end. */
   readonly #prices: Float64Array
-  /** What it costs to bring a unit to each node, beyond the prices. */
+  /** The cost of the cheapest path to each node, relative to the prices. */
   readonly #costs: Float64Array
-  /** The same, of those from where we have not gone on yet; Infinity for the others. */
+  /** The same for nodes not visited yet; Infinity for the others. */
   readonly #open: Float64Array
-  /** By which node it comes there, and which extra changes hands with that step. */
+  /** The previous node on the path, and the extra that this step passes on. */
   readonly #from: Int32Array
   readonly #changes: Int32Array
 
@@ -94,7 +94,7 @@ class Rounding {
     for (let from = 0; from <= this.#pool; from++)
       while (this.#surplus[from]! > 0) {
         const target = this.#nearestInNeed(from)
-        // Bounds around shares that add up can always be met; if not, each topic is dealt out all the same.
+        // Bounds around shares that add up can always be met. If not, each topic is assigned completely all the same.
         if (target === null) break
         this.#passOn(from, target)
       }
@@ -126,7 +126,7 @@ class Rounding {
     }
   }
 
-  /** Finds the cheapest ways from a node to the others (Dijkstra), as far as the first that has too few. */
+  /** Finds the cheapest paths from a node to the others (Dijkstra), up to the first one that has too few. */
   #nearestInNeed(from: number): number | null {
     this.#costs.fill(Number.POSITIVE_INFINITY)
     this.#open.fill(Number.POSITIVE_INFINITY)
@@ -163,8 +163,8 @@ class Rounding {
   }
 
   /**
-   * So that no step gains after the ways just found, which cost up to `limit`, have become ways back. The answer would be
-   * the same without, but nodes would be visited over and over: it would take up to ten times as long.
+   * Updates the prices after the paths just found, which cost up to `limit`, can be walked back. The result would be the
+   * same without, but nodes would be visited repeatedly: it would take up to ten times as long.
    */
   #settlePrices(limit: number): void {
     for (let node = 0; node < this.#costs.length; node++)

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { NodeCard, TopicShare } from '../board.ts'
 import { Shares } from './shares.ts'
 
-const NOBODY: readonly NodeCard[] = []
+const NO_OTHERS: readonly NodeCard[] = []
 
 function card(id: string, topics: readonly TopicShare[]): NodeCard {
   const figures = { inFlight: 0, handled: 0, clockAheadMs: null }
@@ -23,11 +23,11 @@ function sharesOf(slots = 16) {
 const nothing = () => {}
 
 describe('the share of a node', () => {
-  it('is nothing before anybody was heard of, and everything when nobody else is there', () => {
+  it('is nothing before the first beat, and everything if there is no other node', () => {
     const { shares } = sharesOf(4)
     shares.consume('t', 8, nothing)
     expect(shares.shareOf('t').owned).toEqual([])
-    shares.deal(NOBODY)
+    shares.deal(NO_OTHERS)
     expect(shares.shareOf('t')).toMatchObject({ owned: [0, 1, 2, 3], slots: 4 })
   })
 
@@ -41,7 +41,7 @@ describe('the share of a node', () => {
     expect(shares.shareOf('t').owned).toEqual([2, 3])
   })
 
-  it('leaves what others pull to them, and takes what nobody does', () => {
+  it('leaves the slots that other nodes pull to them, and takes the free ones', () => {
     const { shares, seen } = sharesOf(4)
     let told = 0
     shares.consume('t', 8, () => told++)
@@ -50,7 +50,7 @@ describe('the share of a node', () => {
     const { edition } = shares
     shares.deal([card('a', [{ topic: 't', capacity: 8, slots: 4, owned: [0, 1] }])])
     expect({ told, edition: shares.edition }).toEqual({ told: 1, edition })
-    shares.deal(NOBODY)
+    shares.deal(NO_OTHERS)
     expect(told).toBe(2)
     expect(shares.edition).toBeGreaterThan(edition)
     expect(seen.owned).toEqual([
@@ -70,7 +70,7 @@ describe('the share of a node', () => {
   it('is dealt anew when the topic has other slots; numbers of one who has not heard mean nothing', () => {
     const { shares, seen } = sharesOf(4)
     shares.consume('t', 8, nothing)
-    shares.deal(NOBODY)
+    shares.deal(NO_OTHERS)
     seen.slots = 8
     shares.deal([card('a', [{ topic: 't', capacity: 8, slots: 4, owned: [0, 1, 2, 3] }])])
     expect(shares.shareOf('t')).toMatchObject({ slots: 8 })
@@ -80,7 +80,7 @@ describe('the share of a node', () => {
   it('ends with its last consumer, and the card says so', () => {
     const { shares } = sharesOf(4)
     const ends = [shares.consume('t', 8, nothing), shares.consume('t', 8, nothing)]
-    shares.deal(NOBODY)
+    shares.deal(NO_OTHERS)
     expect(shares.topics).toEqual([{ topic: 't', capacity: 16, slots: 4, owned: [0, 1, 2, 3] }])
     const { edition } = shares
     ends[0]?.()

@@ -1,11 +1,11 @@
 /**
- * Which slots this node pulls. Ownership saves work and keeps nodes out of each other's way; it is never a condition of
- * safety: claims are atomic, and two nodes that both pull a slot for a moment cost a call in vain.
+ * The slots that this node pulls. Ownership saves work; safety does not depend on it: claims are atomic, and if two nodes
+ * pull the same slot for a moment, one of them claims nothing.
  */
 import type { NodeCard, TopicShare } from '../board.ts'
 import { assignment, slotsToSet } from './assignment.ts'
 
-/** What a topic's consumers in this process have of it. */
+/** The slots of a topic that this process owns, and how many the topic has. */
 export interface Share {
   /** Ascending. */
   readonly owned: readonly number[]
@@ -14,7 +14,7 @@ export interface Share {
 
 interface Consumer {
   readonly capacity: number
-  /** Its slots are others. */
+  /** Called when the owned slots have changed. */
   readonly onChange: () => void
 }
 
@@ -30,7 +30,7 @@ export interface SharesParts {
   readonly id: string
   readonly slotsOf: (topic: string) => number
   readonly onOwned: (topic: string, owned: readonly number[]) => void
-  /** More nodes consume a topic than it has slots: some get none. */
+  /** Called when more nodes consume a topic than it has slots: some own none. */
   readonly onTooMany: (topic: string, nodes: number, slots: number, slotsToSet: number) => void
 }
 
@@ -39,20 +39,20 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
-  /** All that the last dealing went by, and what it came to: while both are the same, so are the shares. */
-  #situation = ''
+  /** The input of the last assignment, and the edition that it produced: while neither changes, nothing is recomputed. */
+  #input = ''
   #dealtEdition = 0
 
   constructor(parts: SharesParts) {
     this.#parts = parts
   }
 
-  /** Greater whenever `topics` has changed. */
+  /** Incremented whenever `topics` changes. */
   get edition(): number {
     return this.#edition
   }
 
-  /** For the card. */
+  /** The topics for this node's card. */
   get topics(): TopicShare[] {
     return [...this.#mine].map(([topic, { consumers, owned, slots }]) => ({
       topic,
@@ -66,7 +66,7 @@ export class Shares {
     return this.#mine.get(topic) ?? NONE
   }
 
-  /** Answers how to end it. */
+  /** Adds a consumer. Returns a function that removes it. */
   consume(topic: string, capacity: number, onChange: () => void): () => void {
     const consumer = { capacity, onChange }
     const mine = this.#mine.get(topic) ?? this.#begin(topic)
@@ -79,20 +79,20 @@ export class Shares {
     }
   }
 
-  /** Who is there, by the cards; this node's own is not asked: it may be older than what we know. */
+  /** Computes the shares from the cards of the live nodes. This node's own card is ignored: it may be outdated. */
   deal(alive: readonly NodeCard[]): void {
     const { id, slotsOf } = this.#parts
     const others = alive.filter((card) => card.id !== id)
-    // Also those that only others consume: each must solve the same problem, or they do not come to the same answer.
+    // Includes topics that only other nodes consume: all nodes must compute from the same input to get the same result.
     const topics = new Set([...this.#mine.keys(), ...others.flatMap((card) => card.topics.map(topicOf))])
     const slots = new Map([...topics].map((topic) => [topic, slotsOf(topic)]))
-    const situation = JSON.stringify([others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
-    if (situation === this.#situation && this.#edition === this.#dealtEdition) return
+    const input = JSON.stringify([others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
+    if (input === this.#input && this.#edition === this.#dealtEdition) return
     const members = [{ id, topics: this.topics }, ...others].map((member) => ({
       id: member.id,
       topics: member.topics.map((share) => ({
         ...share,
-        // Who deals otherwise has not heard yet: its numbers mean other cells.
+        // A node with another number of slots has not read the new setting yet: its slot numbers mean other cells.
         owned: share.slots === slots.get(share.topic) ? share.owned : [],
       })),
     }))
@@ -103,11 +103,11 @@ export class Shares {
       this.#own(topic, mine, owned, count)
       this.#watchCrowd(topic, 1 + others.filter((card) => consumes(card, topic)).length, count)
     }
-    this.#situation = situation
+    this.#input = input
     this.#dealtEdition = this.#edition
   }
 
-  /** Nobody can be asked who else is there: what we have we keep, and what we know nothing of we take whole. */
+  /** Board unreachable: keeps the slots that this node owns, and takes all slots of topics that were never assigned. */
   dealBlind(): void {
     for (const [topic, mine] of this.#mine) {
       const slots = this.#parts.slotsOf(topic)
@@ -116,7 +116,7 @@ export class Shares {
   }
 
   #begin(topic: string): Mine {
-    // Nothing until we know who else is there.
+    // Owns nothing until the live nodes are known.
     const mine = { consumers: new Set<Consumer>(), owned: [], slots: 0 }
     this.#mine.set(topic, mine)
     return mine

@@ -142,7 +142,7 @@ describe('the configuration of a topic', () => {
     await one.change('t', set({ batchSize: 8 }), undefined)
     const heard: (number | undefined)[] = []
     one.onChange('t', () => heard.push(one.get('t')?.version))
-    // It was under way while somebody changed the topic here.
+    // The answer was under way while the topic was changed here.
     board.records = async () => {
       await one.change('t', set({ batchSize: 9 }), undefined)
       return old

@@ -1,7 +1,7 @@
 /**
- * The settings of all topics as the board has them, kept at hand: nothing has to be asked before a task is scheduled. A
- * change is written by comparing versions, and is in force here when it is in force on the board; the other nodes hear
- * of it, or find out with their next beat.
+ * A cache of the topics' settings on the board, so that scheduling needs no extra call. A change is written with
+ * compare-and-set on the version, and is in force in this process once the board has it; other nodes are notified, or
+ * read it with their next beat.
  */
 import type { Board, PastChange, RecordChange, TopicRecord } from '../board.ts'
 import type { SlotBy } from '../values/cell.ts'
@@ -12,14 +12,14 @@ import type { Random } from '../random.ts'
 type State = Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>
 
 /**
- * What a change makes of a record: what it does not speak of stays. It is asked again when somebody else was faster. Null:
- * the record says so already, and nothing is written.
+ * Computes a change from the current record; fields that it does not return stay. Called again if another node changed
+ * the record first. Returns null if the record already has the wanted values: then nothing is written.
  */
 export type Change = (record: TopicRecord) => (Partial<State> & Pick<RecordChange, 'patch'>) | null
 
-/** Somebody else was faster so often: there is a loop somewhere that changes this topic all the time. */
+/** Give up after this many version conflicts: some process keeps changing the topic. */
 const TRIES_MAX = 50
-/** After each time a little longer, by chance, so that they do not meet again. */
+/** Backoff after a conflict, growing and random, so that two writers do not collide again. */
 const AGAIN_MS = 5
 const REPEATS_MAX = 3
 const REPEAT_MS = 100
@@ -32,10 +32,10 @@ export class TopicConfigs {
   readonly #records = new Map<string, TopicRecord>()
   readonly #listeners = new Map<string, Set<() => void>>()
   readonly #wanted = new Map<string, { readonly slots: number; readonly slotBy: SlotBy }>()
-  /** The change of each topic that is under way, the last of those that wait. */
+  /** The last change of each topic that is under way or queued. */
   readonly #changing = new Map<string, Promise<void>>()
   #revision: string | null = null
-  /** How many records were heard of. */
+  /** Counts the records that were received. */
   #learned = 0
 
   constructor(board: Board, clock: Clock, random: Random, by: string) {
@@ -45,7 +45,7 @@ export class TopicConfigs {
     this.#by = by
   }
 
-  /** Other nodes write them, too. */
+  /** True if other nodes write to the board, too. */
   get isShared(): boolean {
     return this.#board.isShared
   }
@@ -54,12 +54,12 @@ export class TopicConfigs {
     return this.#clock.turn()
   }
 
-  /** Of all that are on the board, as far as is known. */
+  /** The known records of all topics on the board. */
   names(): string[] {
     return [...this.#records.keys()].toSorted()
   }
 
-  /** Null: nobody created it yet. */
+  /** Returns null if the topic is not on the board yet. */
   get(topic: string): TopicRecord | null {
     return this.#records.get(topic) ?? null
   }
@@ -71,27 +71,27 @@ export class TopicConfigs {
     return () => void listeners.delete(listener)
   }
 
-  /** Reads them all, unless the board's revision says that there is nothing new. */
+  /** Reads all records, unless the board's revision is unchanged. */
   async refresh(revision: string | null = null): Promise<void> {
     if (revision !== null && revision === this.#revision) return
     const learned = this.#learned
     const records = await this.#board.records()
     for (const record of records) this.#learn(record)
-    // As it was before the reading: what came meanwhile is read with the next beat.
+    // The revision before the read: a change during the read is picked up at the next beat.
     this.#revision = revision
-    // What is older than what we know, or not there at all: the board forgot, and it is right. Unless we learned of
-    // something while it was read: then look once more.
+    // A record that is older than the cached one, or missing: the board was rolled back, and its version counts. Unless a
+    // record was received during the read: then read again.
     if (this.#learned !== learned + records.length) this.#revision = null
     else this.#keepOnly(records)
   }
 
-  /** Topics that this process created and that are not on the board: it was away, or forgot them. */
+  /** Creates topics of this process that are missing on the board: it was unreachable, or lost them. */
   async recreate(): Promise<void> {
     for (const [topic, { slots, slotBy }] of this.#wanted)
       if (!this.#records.has(topic)) this.#learn(await this.#board.create(topic, slots, slotBy))
   }
 
-  /** Answers what is there, which somebody else may have created otherwise. */
+  /** Creates the topic. Returns the stored record, which another node may have created with other settings. */
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     this.#wanted.set(topic, { slots, slotBy })
     const record = this.get(topic) ?? (await this.#board.create(topic, slots, slotBy))
@@ -99,7 +99,7 @@ export class TopicConfigs {
     return record
   }
 
-  /** One after the other in this process: it need not race with itself. */
+  /** Changes of one topic are serialised in this process, so that it does not conflict with itself. */
   change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
     const before = this.#changing.get(topic) ?? Promise.resolve()
     const changed = before.then(() => this.#change(topic, change, ifVersion))
@@ -115,12 +115,12 @@ export class TopicConfigs {
   }
 
   async #change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
-    // Whoever names a version may have read it on a node that heard of it before us.
+    // The caller may have read the version from a node that received it earlier.
     if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version) await this.refresh()
     for (let tries = 1; tries <= TRIES_MAX; tries++) {
       const record = this.get(topic)
       if (record === null)
-        throw new TocsinError('version-conflict', `topic '${topic}' is being made anew; try again`)
+        throw new TocsinError('version-conflict', `topic '${topic}' is being created again; retry`)
       if (ifVersion !== undefined && ifVersion !== record.version)
         throw conflict(topic, ifVersion, record.version)
       const changed = change(record)
@@ -131,7 +131,7 @@ export class TopicConfigs {
       const answer = await this.#write(topic, record.version, wanted)
       if (answer.record !== null) this.#learn(answer.record)
       if (answer.isOurs && answer.record !== null) return answer.record
-      // The board forgot it, or went back to what was before.
+      // The board lost the topic, or was rolled back.
       if (answer.record === null) this.#learn(await this.#board.create(topic, record.slots, record.slotBy))
       if ((answer.record?.version ?? -1) < record.version) await this.refresh()
       if (ifVersion === undefined) await sleep(this.#clock, this.#random.fraction() * AGAIN_MS * tries)
@@ -146,14 +146,14 @@ export class TopicConfigs {
     return this.#board.history(topic, limit)
   }
 
-  /** A lost answer is asked for again: by its id the board recognises the change. */
+  /** Retries after a lost answer: the board recognises the change by its id. */
   async #write(topic: string, version: number, change: RecordChange): ReturnType<Board['change']> {
     for (let repeats = 1; ; repeats++) {
       try {
         return await this.#board.change(topic, version, change)
       } catch (error) {
         const mayWork = TocsinError.is(error) && (error.retryable || error.code === 'unknown-outcome')
-        // Refused at once, nothing was done. Otherwise any of the calls may have taken effect, or do so yet.
+        // Refused at the first call: nothing was written. Otherwise one of the calls may have taken effect, or still will.
         if (repeats === 1 && !mayWork) throw error
         if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
         await sleep(this.#clock, REPEAT_MS)
@@ -161,7 +161,7 @@ export class TopicConfigs {
     }
   }
 
-  /** An answer that was under way for long may be older than what we know. */
+  /** Caches a record, unless it is older than the cached one: an answer may have been delayed. */
   #learn(record: TopicRecord): void {
     this.#learned++
     const known = this.#records.get(record.topic)
@@ -173,7 +173,7 @@ export class TopicConfigs {
     const there = new Map(records.map((record) => [record.topic, record]))
     for (const [topic, known] of this.#records) {
       const record = there.get(topic)
-      // Not by its version alone: wiped and made again, it may have come to the same one.
+      // Compares more than the version: a record that was lost and created again may have the same one.
       if (JSON.stringify(record) !== JSON.stringify(known)) this.#set(topic, record)
     }
   }

@@ -122,7 +122,7 @@ describe('a shared timetable that has forgotten', () => {
       Array.from({ length: 30 }, (_, n) => place(`k${n}`)),
     )
     expect(await keysInTable(lives)).toEqual([])
-    // Without a word nobody notices, until they are overdue.
+    // Without a notification they are not noticed until they are overdue.
     await lives.advance(3_000)
     expect(await keysInTable(lives)).toEqual([])
     lives.faults.table = {
@@ -152,7 +152,7 @@ describe('a shared timetable that has forgotten', () => {
   })
 })
 
-describe('whoever only writes', () => {
+describe('a process that only writes', () => {
   it('puts what rings soon into a shared timetable, and nothing else', async () => {
     await using lives = await Lives.begin({ shared: true, watches: false })
     await lives.schedule('near', { delayMs: 60_000 })

@@ -1,6 +1,6 @@
 /**
- * A claim of several tasks, one of which somebody's open transaction has locked: the leases of the others go on, and its
- * own does not. Whoever holds it is told before that is over, and nobody is told without need.
+ * A claim of several tasks, one of which is locked by an open transaction: the leases of the others are extended, and its
+ * own is not. Its holder is fenced before that lease ends, and no other holder is.
  */
 import { describe, expect, it } from 'vitest'
 import type { Ledger } from '../../src/ledger.ts'
@@ -10,7 +10,7 @@ import { LEASE_MS, Lives, TOPIC } from './ledger-life.ts'
 const [LOCKED = '', FREE = ''] = keysOfOneCell(2)
 const AT = { topic: TOPIC, cell: place(LOCKED).cell }
 const REQ = 'both'
-/** The last tenth of a lease is for whoever is told to end. */
+/** The last tenth of a lease is for the handler that is fenced to end. */
 const TOLD_MS = LEASE_MS * 0.9
 
 interface Fence {
@@ -20,7 +20,7 @@ interface Fence {
   readonly afterMs: number
 }
 
-/** Two tasks in one claim, and whoever is told that one of them is lost. */
+/** Two tasks in one claim, and a watcher that records which of them is fenced. */
 class Pair implements AsyncDisposable {
   readonly lives: Lives
   readonly stamp: number
@@ -59,7 +59,7 @@ class Pair implements AsyncDisposable {
     return this.lives[Symbol.asyncDispose]()
   }
 
-  /** As a ledger of many processes does: what somebody has locked is left as it is. */
+  /** As a shared ledger does: a locked task is left as it is. */
   readonly extendUnlocked: Ledger['extend'] = async (topic, places, stamp, leaseMs) => {
     const answers = await this.lives.ledger.extend(
       topic,
@@ -95,13 +95,13 @@ describe('locked while the lease of its claim is prolonged', () => {
     expect(pair.fences).toEqual([])
     await pair.until(TOLD_MS)
     expect(pair.fences).toEqual([{ key: LOCKED, stamp: pair.stamp, afterMs: TOLD_MS }])
-    // Once, however long it stays locked; and the other one is nobody's business.
+    // Once, however long it stays locked; the other task is not fenced.
     await pair.until(5 * LEASE_MS)
     expect(pair.fences).toHaveLength(1)
     expect(await pair.lives.settle(FREE, pair.stamp)).toBe('settled')
   })
 
-  it('the other one keeps its lease: nobody else gets it', async () => {
+  it('the other one keeps its lease: no other claim gets it', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
     await pair.until(2 * LEASE_MS)
@@ -112,7 +112,7 @@ describe('locked while the lease of its claim is prolonged', () => {
     expect(await ledger.claim(TOPIC, request, [place(LOCKED)])).toMatchObject([{ kind: 'ours' }])
   })
 
-  it('whoever stopped watching is not told', async () => {
+  it('a watcher that stopped watching is not called', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
     await pair.until(20_000)
@@ -140,7 +140,7 @@ describe('locked while the lease of its claim is prolonged', () => {
     pair.locked.add(LOCKED)
     await pair.lives.advance(TOLD_MS + 1_000)
     expect(await pair.extend()).toBe('extended')
-    // Before anybody could start it.
+    // Before a handler could start it.
     expect(pair.fences).toMatchObject([{ key: LOCKED, afterMs: TOLD_MS + 1_000 }])
   })
 })
@@ -210,7 +210,7 @@ describe('its lease counts from before the ledger was asked', () => {
   })
 })
 
-describe('nobody is told', () => {
+describe('no holder is fenced', () => {
   it('when it was prolonged after all, before its lease was over', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
@@ -269,7 +269,7 @@ it('all of a claim is lost: that is said, and nothing of one that is behind', as
   expect(await pair.extend()).toBe('stale')
 })
 
-it('closed while one is behind: no timer is left, and nobody is told', async () => {
+it('closed while one is behind: no timer is left, and no holder is fenced', async () => {
   await using pair = await Pair.claimed()
   pair.locked.add(LOCKED)
   await pair.until(10_000)

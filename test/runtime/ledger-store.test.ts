@@ -98,7 +98,7 @@ describe.each(POINTS)('a fault $name', ({ arrive, deliveries }) => {
     expect(await lives.audit()).toMatchObject({ balances: true, books: { scheduled: 1, cancelled: 1 } })
   })
 
-  it('and it is cancelled while nobody hears of it in the timetable: it rings in vain', async () => {
+  it('and it is cancelled while the timetable is not updated: it rings, and the claim is refused', async () => {
     await using lives = await Lives.begin()
     await arrive(lives)
     lives.faults.ledger = {}
@@ -147,7 +147,7 @@ describe('a reply that is lost', () => {
     expect(await lives.audit()).toMatchObject({ ...HEALTHY, books: { done: 1 } })
   })
 
-  it('of the timetable’s settle, after the ledger’s: nobody’s call fails, and it rings in vain at most', async () => {
+  it('of the timetable’s settle, after the ledger’s: no call fails, and at most it rings once more and is refused', async () => {
     await using lives = await Lives.begin()
     await lives.schedule('a')
     const { stamp } = await lives.claim('a')
@@ -480,7 +480,7 @@ describe('a lease that is over', () => {
 
   // Red because ledger.claim answers 'ours' to a repeated token whose lease is over, and does not renew it: cancel then
   // says 'cancelled' of a task that has just been handed out.
-  it('when the claim is repeated: whoever gets the task then holds it', async () => {
+  it('when the claim is repeated: the caller that gets the task then holds it', async () => {
     await using lives = await Lives.begin()
     const { ledger, clock } = lives
     await lives.schedule('a')

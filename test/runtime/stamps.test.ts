@@ -55,7 +55,7 @@ describe('a timetable that was wiped gives a stamp once more', () => {
     await fresh.put(TOPIC, [hintOf(lives, held)], 'set')
     const refused = await lives.claim(held)
     expect(refused).toMatchObject({ tasks: [], stamp: first.stamp })
-    // Whoever pulls is told to ask again now, and not when the next one rings.
+    // The puller is to claim again now, not when the next one rings.
     expect(refused.nextRingMs).toBe(refused.nowMs)
     const next = await lives.claim(held)
     expect(next.stamp).toBeGreaterThan(first.stamp)
@@ -105,7 +105,7 @@ describe('a timetable that was wiped gives a stamp once more', () => {
     expect(keysOf(second.tasks)).toEqual(['a'])
   })
 
-  it('while the answer to its first claim is lost: only whoever repeats that has the task', async () => {
+  it('while the answer to its first claim is lost: only a retry of that claim gets the task', async () => {
     await using lives = await Lives.begin()
     const { ledger } = lives
     await lives.schedule('a')
@@ -162,7 +162,7 @@ describe('the spare timetable of an outage gives a stamp of the shared one', () 
     lives.faults.ledger = {
       async claim(topic, request, places) {
         tokens.push(request.stamp)
-        // The first one is on its way for a while: the ledger has it as free, and so has whoever reads it.
+        // The first one is under way for a while: the task is free in the ledger, and for every reader.
         if (tokens.length === 1) await held
         return ledger.claim(topic, request, places)
       },
