@@ -1,4 +1,4 @@
-/** A shared timetable goes away, comes back, or forgets: the ledger rings meanwhile, and nothing is lost or rings twice. */
+/** A shared timetable becomes unreachable, returns, or loses data: the ledger is polled meanwhile, and no task is lost or fires twice. */
 import { describe, expect, it } from 'vitest'
 import type { HintTable } from '../../src/hint-table.ts'
 import { keysOf, place } from '../contract/timetable/helpers.ts'
@@ -159,7 +159,7 @@ describe('a process that only writes', () => {
     await lives.schedule('far', { delayMs: 24 * 3_600_000 })
     await lives.turns()
     expect(await keysInTable(lives)).toEqual(['near'])
-    // Moved out of the window, it must not ring in vain for an hour.
+    // Moved out of the window, its old hint must not ring, to be refused, for an hour.
     await lives.store.reschedule(TOPIC, [place('near')], { kind: 'delay', ms: 24 * 3_600_000 }, 0)
     await lives.turns()
     expect(await keysInTable(lives)).toEqual([])

@@ -74,7 +74,7 @@ class Pair implements AsyncDisposable {
     return this.lives.store.extend(AT, REQ, leaseMs)
   }
 
-  /** Moves on to so long after the claim; on the way its lease is prolonged every ten seconds. */
+  /** Moves on to so long after the claim; on the way its lease is extended every ten seconds. */
   async until(afterMs: number): Promise<void> {
     const { clock } = this.lives
     for (;;) {
@@ -87,8 +87,8 @@ class Pair implements AsyncDisposable {
   }
 }
 
-describe('locked while the lease of its claim is prolonged', () => {
-  it('its holder is told before its own lease is over, and not before the last tenth of it', async () => {
+describe('locked while the lease of its claim is extended', () => {
+  it('its holder is fenced before its own lease is over, and not before the last tenth of it', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
     await pair.until(TOLD_MS - 1)
@@ -108,7 +108,7 @@ describe('locked while the lease of its claim is prolonged', () => {
     const { ledger, clock } = pair.lives
     const request = { stamp: pair.stamp + 1, leaseMs: LEASE_MS, nowMs: clock.now(), alone: false }
     expect(await ledger.claim(TOPIC, request, [place(FREE)])).toMatchObject([{ kind: 'held' }])
-    // The lease of the locked one was over long ago, as its holder was told.
+    // The lease of the locked one was over long ago, as its holder was fenced.
     expect(await ledger.claim(TOPIC, request, [place(LOCKED)])).toMatchObject([{ kind: 'ours' }])
   })
 
@@ -135,7 +135,7 @@ describe('locked while the lease of its claim is prolonged', () => {
     expect(pair.fences).toMatchObject([{ key: LOCKED, afterMs: TOLD_MS }])
   })
 
-  it('found so in the last tenth of its lease: its holder is told at once', async () => {
+  it('found so in the last tenth of its lease: its holder is fenced at once', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
     await pair.lives.advance(TOLD_MS + 1_000)
@@ -192,7 +192,7 @@ describe('its lease counts from before the ledger was asked', () => {
     expect(fencedMs).toEqual([askedMs + TOLD_MS])
   })
 
-  it('for each time that it was prolonged', async () => {
+  it('for each time that it was extended', async () => {
     await using pair = await Pair.claimed()
     const { lives, extendUnlocked, locked } = pair
     const road = new Road()
@@ -211,7 +211,7 @@ describe('its lease counts from before the ledger was asked', () => {
 })
 
 describe('no holder is fenced', () => {
-  it('when it was prolonged after all, before its lease was over', async () => {
+  it('when it was extended after all, before its lease was over', async () => {
     await using pair = await Pair.claimed()
     pair.locked.add(LOCKED)
     await pair.until(15_000)
@@ -251,7 +251,7 @@ describe('no holder is fenced', () => {
   })
 })
 
-it('the other one was settled, and it alone is left: its holder is told all the same', async () => {
+it('the other one was settled, and it alone is left: its holder is fenced all the same', async () => {
   await using pair = await Pair.claimed()
   pair.locked.add(LOCKED)
   await pair.lives.advance(10_000)

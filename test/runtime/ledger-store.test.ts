@@ -1,4 +1,4 @@
-/** The timetable rings, the ledger decides: whatever is lost between the two, nothing is lost, early or delivered in vain. */
+/** The timetable rings, the ledger decides: if a call between the two is lost, no task is lost, early or delivered twice. */
 import { describe, expect, it } from 'vitest'
 import type { Hint } from '../../src/hint-table.ts'
 import { cellOf } from '../../src/values/cell.ts'
@@ -171,7 +171,7 @@ describe('a reply that is lost', () => {
     expect(delivered[0]?.atMs).toBeGreaterThanOrEqual(ringMs)
   })
 
-  it('of the timetable, by a task that is moved away: it rings in vain and then at its new time', async () => {
+  it('of the timetable, by a task that is moved to later: it rings, is refused, and then rings at its new time', async () => {
     await using lives = await Lives.begin()
     const dueMs = await lives.schedule('a', { delayMs: 5_000 })
     lives.faults.table = { put: lost, drop: lost }
@@ -182,7 +182,7 @@ describe('a reply that is lost', () => {
     expect(await lives.audit()).toMatchObject(HEALTHY)
   })
 
-  it('of the timetable, by a task that is moved nearer: late by seconds, and told', async () => {
+  it('of the timetable, by a task that is moved to earlier: it is late by seconds, and reported', async () => {
     await using lives = await Lives.begin()
     await lives.schedule('a', { delayMs: 50_000 })
     lives.faults.table = { put: lost }

@@ -1,5 +1,5 @@
 /**
- * Whoever has the token of a claim may settle it or prolong it through any process. Two of them share a ledger here, and
+ * A client with the token of a claim may settle or extend it through any process. Two of them share a ledger here, and
  * a timetable, or have one each.
  */
 import { describe, expect, it } from 'vitest'
@@ -31,7 +31,7 @@ import { SharedLedger, type SharedSession } from '../simulation/shared-ledger/sh
 
 const TOPIC = 'borne'
 const LEASE_MS = 30_000
-/** A lease is over, somebody finds out, and what is lost is spread over two seconds. */
+/** A lease ends, a process rescues the task, and its next ring is spread over two seconds. */
 const SECONDS_MS = 5_000
 const [A = '', B = ''] = keysOfOneCell(2)
 const AT: CellAddress = { topic: TOPIC, cell: place(A).cell }
@@ -94,7 +94,7 @@ class World implements AsyncDisposable {
   readonly table: MemoryTimetable
   /** Makes the claims. */
   readonly one: Process
-  /** What their bearers speak to. */
+  /** The processes that the clients call. */
   readonly other: Process
 
   private constructor(timetables: Timetables) {
@@ -217,7 +217,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await world.expectBooks({ scheduled: 1, done: 1 })
     })
 
-    it('under the session of nobody, of the other one, or another stamp it is stale, and nothing changes', async () => {
+    it('under an unknown session, that of the other process, or another stamp it is stale, and nothing changes', async () => {
       const { world, token } = await begin([A])
       await using _ = world
       const { other } = world
@@ -234,7 +234,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       expect(await world.settle(other, token, A)).toBe('settled')
     })
 
-    it('what is prolonged through another is nobody else’s until that lease is over, and then somebody’s', async () => {
+    it('a task extended through another process is not delivered again until that lease ends, and then it is', async () => {
       const { world, token } = await begin([A])
       await using _ = world
       for (const atMs of [20_000, 40_000, 60_000]) {
@@ -246,7 +246,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await world.expectBooks({ scheduled: 1, done: 1 })
     })
 
-    it('of two in one claim, the one that nobody prolongs comes again when its lease is over, the other does not', async () => {
+    it('of two in one claim, the one that is not extended is delivered again when its lease ends, the other is not', async () => {
       const { world, token } = await begin([A, B])
       await using _ = world
       const early: Delivery[] = []
@@ -262,7 +262,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await world.expectBooks({ scheduled: 2, done: 2 })
     })
 
-    it('what was prolonged, and rang in vain, is given back: it comes at once', async () => {
+    it('a task that was extended, rang and was refused is returned: it is delivered at once', async () => {
       const { world, token } = await begin([A])
       await using _ = world
       await world.until(20_000)
@@ -289,7 +289,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
     world.other.pulls = false
     await world.one.store.handOut(AT, token.stamp, [A, B])
     expect(await world.settle(world.other, token, A, retryIn(5_000))).toBe('settled')
-    // Nobody is heard of who bears the other one: its lease is watched over as any.
+    // The client of the other task sends nothing: its lease is tracked like any other.
     const deliveries = await world.until(3 * LEASE_MS)
     expectSoonAfter(deliveries, A, 5_000, 1_000)
     expectSoonAfter(deliveries, B, LEASE_MS)
@@ -297,7 +297,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
   })
 
   describe('through the process that claimed', () => {
-    it('one of two is prolonged: exactly the other is rescued, when its own lease is over', async () => {
+    it('one of two is extended: exactly the other is rescued, when its own lease is over', async () => {
       const { world, token } = await World.begin(timetables, [A, B])
       await using _ = world
       const { store } = world.one
@@ -314,7 +314,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await world.expectBooks({ scheduled: 2, done: 2 })
     })
 
-    it('the other one is prolonged later, in its time: each ends with its own lease', async () => {
+    it('the other one is extended later, in its time: each ends with its own lease', async () => {
       const { world, token } = await World.begin(timetables, [A, B])
       await using _ = world
       const { store } = world.one
@@ -328,7 +328,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       expectSoonAfter(deliveries, B, 50_000)
     })
 
-    it('all of it is prolonged: the timetable holds it as long, and nothing rings in vain', async () => {
+    it('all of it is extended: the timetable holds it as long, and no key rings to be refused', async () => {
       const { world, token } = await World.begin(timetables, [A, B])
       await using _ = world
       const { store } = world.one
@@ -345,7 +345,7 @@ describe.each(WORLDS)('with %s timetable', (timetables) => {
       await world.expectBooks({ scheduled: 2, done: 2 })
     })
 
-    it('prolonged through another, then here, when its own lease here was over: it goes on', async () => {
+    it('extended through another process, then here, when its lease here had ended: it goes on', async () => {
       const { world, token } = await World.begin(timetables, [A])
       await using _ = world
       await world.until(20_000)

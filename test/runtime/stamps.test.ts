@@ -95,7 +95,7 @@ describe('a timetable that was wiped gives a stamp once more', () => {
   it('a claim that took nothing does not keep its stamp', async () => {
     await using lives = await Lives.begin()
     await lives.table.put(TOPIC, [hintOf(lives, 'a')], 'set')
-    // It rings in vain: the ledger knows of no such task.
+    // It rings and is refused: the ledger has no such task.
     const first = await lives.claim('a')
     expect(first.tasks).toEqual([])
     wiped(lives)
@@ -126,7 +126,7 @@ describe('a timetable that was wiped gives a stamp once more', () => {
     expect(await lives.settle('a', repeated.stamp)).toBe('settled')
   })
 
-  it('a claim whose lease is prolonged keeps its stamp, however long it lasts', async () => {
+  it('a claim whose lease is extended keeps its stamp, however long it lasts', async () => {
     await using lives = await Lives.begin()
     await lives.schedule('a')
     const { stamp } = await lives.claim('a', { req: 'kept' })
