@@ -11,7 +11,7 @@ import {
 } from '../../board.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import { byCreation, type AccessToken } from '../../values/access-token.ts'
-import type { RedisParts } from './timetable.ts'
+import type { RedisParts } from './parts.ts'
 
 /**
  * The board of processes that share a Redis and nothing else. Every step that writes is one script (lua/board/), decided

@@ -16,27 +16,28 @@ import { laneLetter } from './body.ts'
 import { Packer, packLists } from './packing.ts'
 import type { BatchKind } from '../../lib/batcher.ts'
 import type { HintScriptName } from './scripts.ts'
-import type { RedisParts, RedisTimetable } from './timetable.ts'
+import type { RedisParts } from './parts.ts'
+import type { RedisTimetable } from './timetable.ts'
 
 const FAILURES_MAX = 999
 
 /**
- * A Redis that serves a ledger: it says what is due and who has it, to many processes, and knows no more of a task than
- * its key and its time. Claims are those of a plain timetable, whose cells it shares; what goes into the cells and out
- * of them has scripts of its own (lua/hints/), because there are no bodies to go by. Put under a prefix of their own.
+ * A hint table in Redis, shared by many processes. It holds the key, ring time and lane of each hint, and no bodies: the
+ * ledger has them. Claims use the scripts of RedisTimetable; hints are put and removed by scripts of their own
+ * (lua/hints/), because those of the timetable need bodies. A hint table needs its own key prefix.
  *
- * All of its calls may be repeated when a reply is lost: the ledger decides when a hint rings.
+ * All of its calls may be repeated after a lost reply: the ledger decides what rings.
  */
 export class RedisHintTable implements HintTable {
   readonly isShared = true
-  /** What is in Redis costs this process nothing. */
+  /** Hints in Redis take no memory of this process. */
   readonly residentMax = Number.POSITIVE_INFINITY
   readonly lookMs: number
   readonly #timetable: RedisTimetable
   readonly #parts: RedisParts
   readonly #kindsOf = new Map<string, HintKinds>()
 
-  /** Made of the same parts: one connection, and one queue for each cell. */
+  /** Shares the timetable's parts: its connection, and its queue for each cell. */
   constructor(timetable: RedisTimetable, parts: RedisParts) {
     this.#timetable = timetable
     this.#parts = parts
@@ -82,7 +83,7 @@ export class RedisHintTable implements HintTable {
     what: Selection,
     cursor: string | null,
   ): Promise<{ keys: string[]; cursor: string | null }> {
-    // The dead, and tags, are the ledger's.
+    // Dead tasks and tags are only in the ledger.
     if (among === 'dead' || 'tag' in what) return { keys: [], cursor: null }
     const [, next, found] = await this.#run<[string, string[]]>('hints/find', topic, cell, [cursor ?? ''])
     const keys = 'prefix' in what ? found.filter((key) => prefixOf(key) === what.prefix) : found
@@ -129,7 +130,7 @@ export class RedisHintTable implements HintTable {
     return this.#timetable.close()
   }
 
-  /** Through the cells' queues: what is called first is done first. */
+  /** Adds to the cells' queues, which keep the order of calls. */
   #add<I extends Place, A>(items: readonly I[], kinds: readonly BatchKind<I, A>[]): Promise<A[]> {
     return this.#parts.batcher.add(items, ({ cell }) => kinds[cell] as BatchKind<I, A>)
   }
@@ -177,7 +178,7 @@ export class RedisHintTable implements HintTable {
   }
 }
 
-/** What can be asked of each cell of a topic. */
+/** The kinds of batches, for each cell of a topic. */
 interface HintKinds {
   readonly set: readonly BatchKind<Hint, boolean>[]
   readonly lower: readonly BatchKind<Hint, boolean>[]
@@ -198,7 +199,7 @@ function putArgs(hints: readonly Hint[], mode: 'set' | 'lower'): (string | Buffe
   }
   packer.beginList()
   for (const hint of hints) packer.string(scoreText(hint))
-  // One letter for all where they are normal: mostly they are.
+  // A single letter if all are normal, which most batches are.
   return [mode, areNormal ? 'n' : letters, packer.packed()]
 }
 
@@ -206,7 +207,7 @@ function letterOf({ priority, isSuspect }: Hint): string {
   return isSuspect ? 's' : laneLetter(priority)
 }
 
-/** As lua/shared/tries.lua has it: ms * 1000 + failures, an exact integer. */
+/** ms * 1000 + failures, an exact integer: as `score_at` of lua/shared/tries.lua. */
 function scoreText({ ringMs, failures }: Hint): string {
   const wholeMs = Math.min(Math.max(0, Math.ceil(ringMs)), LAST_INSTANT_MS)
   return String(wholeMs * 1000 + Math.min(failures, FAILURES_MAX))
@@ -216,7 +217,7 @@ function packKeys(places: readonly Place[]): Buffer {
   return packLists(places.map(({ key }) => key))
 }
 
-/** 'ring cell key'; the key may have anything in it. */
+/** Parses 'ring cell key'. The key may contain spaces and line ends. */
 function frontierOf(filled: string): Frontier | null {
   const [, ring, cell, key = ''] = /^(\S+) (\S+) (.*)$/s.exec(filled) ?? []
   return ring === undefined ? null : { ringMs: Number(ring), cell: Number(cell), key }

@@ -12,13 +12,14 @@ import { Replicas } from './replicas.ts'
 import { Batcher } from '../../lib/batcher.ts'
 import { loadScripts, type Scripts } from './scripts.ts'
 import { checkHintServer, checkServer } from './server.ts'
-import { type RedisParts, RedisTimetable } from './timetable.ts'
+import type { RedisParts } from './parts.ts'
+import { RedisTimetable } from './timetable.ts'
 import { Wakes } from './wakes.ts'
 
 export interface RedisSettings {
   readonly prefix: string
   readonly callTimeoutMs: number
-  /** How many replicas must have a write before it counts as accepted. */
+  /** The number of replicas that must confirm a write before it is answered. */
   readonly waitReplicas: number
 }
 
@@ -38,7 +39,10 @@ export async function openRedis(
   return timetable
 }
 
-/** For a ledger, whose word counts: no replica has to confirm what it is told. Tasks must be under another prefix. */
+/**
+ * Opens a hint table for a ledger. Replicas need not confirm its writes, since the ledger has the tasks. The prefix must
+ * not be that of a timetable.
+ */
 export async function openRedisHints(
   given: RedisOptions,
   { prefix, callTimeoutMs }: Omit<RedisSettings, 'waitReplicas'>,
@@ -49,7 +53,7 @@ export async function openRedisHints(
   return new RedisHintTable(timetable, parts)
 }
 
-/** Connects, checks what is at the other end, and puts a timetable together. */
+/** Connects, checks the server, and creates the timetable with its parts. */
 async function connect(
   given: RedisOptions,
   { prefix, callTimeoutMs, waitReplicas }: RedisSettings,
@@ -68,11 +72,11 @@ async function connect(
     logger.info({ redis: where }, 'connected to Redis again')
   }
   let isLost = false
-  const ways = { clock, random, options: options.client, where, callTimeoutMs, onError }
+  const connectionParts = { clock, random, options: options.client, where, callTimeoutMs, onError }
 
   const connections: Connection[] = []
   const newConnection = async () => {
-    const connection = await Connection.open({ ...ways, onBack })
+    const connection = await Connection.open({ ...connectionParts, onBack })
     connections.push(connection)
     return connection
   }
@@ -89,10 +93,10 @@ async function connect(
         'the connection to Redis is not encrypted; use rediss:// across a network',
       )
     const writer = waitReplicas > 0 ? callerOn(await newConnection()) : caller
-    const wakes = new Wakes(ways, keys, lookMs)
+    const wakes = new Wakes(connectionParts, keys, lookMs)
     const batcher = new Batcher(clock, callTimeoutMs)
     const close = async () => {
-      // What was called before is written; its deadlines bound the wait.
+      // Calls made before `close` are still written. Their deadlines limit the wait.
       await batcher.drained()
       wakes.close()
       for (const connection of connections) connection.close()
@@ -101,11 +105,11 @@ async function connect(
     if (waitReplicas > 0 && !(await replicas.areThere()))
       logger.warn(
         { redis: where, waitReplicas },
-        'fewer replicas are connected than writes are to wait for: they will fail with unknown-outcome',
+        'fewer replicas are connected than waitReplicas requires: writes will fail with unknown-outcome',
       )
     const parts = { caller, writer, replicas, batcher, wakes, keys, recordClock, random, lookMs, close }
     const timetable = new RedisTimetable(parts)
-    // Sets the clock of record before anything is written.
+    // Sets the record clock before the first write.
     await timetable.nowMs()
     return { timetable, parts }
   } catch (error) {

@@ -1,9 +1,5 @@
 import { BATCH_MAX } from '../../lib/batch-max.ts'
-import { ALL_CELLS, CELLS } from '../../values/cell.ts'
-import { positionOf } from '../../values/list-position.ts'
-import type { Random } from '../../random.ts'
 import { finiteOrNull } from '../../values/ring-time.ts'
-import type { OnConflict } from '../../task.ts'
 import type {
   Books,
   CancelAnswer,
@@ -24,67 +20,47 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import { NO_LEDGER, type TaskStore } from '../../store.ts'
-import type { ListPosition } from '../../values/list-position.ts'
 import type { RingTime } from '../../values/ring-time.ts'
-import { packLists } from './packing.ts'
 import { RedisBoard } from './board.ts'
-import { createdText } from './body.ts'
-import type { Caller } from './caller.ts'
-import type { Keys } from './keys.ts'
-import { type Candidate, type CandidatePage, listPage } from './listing.ts'
-import type { RecordClock } from '../../lib/record-clock.ts'
-import type { Replicas } from './replicas.ts'
-import type { BatchKind, Batcher } from '../../lib/batcher.ts'
-import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
+import type { RedisParts } from './parts.ts'
+import type { ScriptName } from './scripts.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
-import { claimedTask, type FoundTask, ringMsOf, viewOf } from './views.ts'
-import type { Wakes } from './wakes.ts'
+import { TaskReads } from './task-reads.ts'
+import { UserWrites } from './user-writes.ts'
+import { claimedTask } from './views.ts'
 
-/** A look believes what it has heard of Redis's clock for so long. */
+/** A look uses a reading of Redis's clock that is at most this old. */
 const CLOCK_AGE_MAX_MS = 1_000
 
-/** What a Redis timetable is made of; open.ts puts it together. */
-export interface RedisParts {
-  /** For claims, settles and looks. */
-  readonly caller: Caller
-  /** For what users write; another connection where replicas have to confirm it, which makes one wait. */
-  readonly writer: Caller
-  readonly replicas: Replicas
-  readonly batcher: Batcher
-  readonly wakes: Wakes
-  readonly keys: Keys
-  readonly recordClock: RecordClock
-  readonly random: Random
-  readonly lookMs: number
-  readonly close: () => Promise<void>
-}
-
-/** One timetable for many processes: every step is one script on one cell, decided by Redis's clock. */
+/**
+ * One timetable for many processes: every step is one script on one cell, decided by Redis's clock. This file has the
+ * life of a claim; what users write is in user-writes.ts, what they read in task-reads.ts.
+ */
 export class RedisTimetable implements TaskStore {
   readonly features = NO_LEDGER
   readonly lookMs: number
-  /** Where there is no ledger, it is here that processes tell each other who they are. It ends with this timetable. */
+  /** The board for processes that have no ledger. It is closed with this timetable. */
   readonly board: RedisBoard
   readonly #parts: RedisParts
-  #asking: Promise<void> | null = null
-  /** Made once per topic: single calls come by the hundred thousand. */
-  readonly #scheduleKindsOf = new Map<string, ScheduleKinds>()
-  readonly #cancelKindOf = new Map<string, (place: Place) => BatchKind<Place, CancelAnswer> | undefined>()
+  readonly #writes: UserWrites
+  readonly #reads: TaskReads
+  /** The reading of Redis's clock that is under way. */
+  #clockReading: Promise<void> | null = null
 
   constructor(parts: RedisParts) {
     this.#parts = parts
+    this.#writes = new UserWrites(parts)
+    this.#reads = new TaskReads(parts)
     this.board = new RedisBoard(parts)
     this.lookMs = parts.lookMs
   }
 
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
-    const known = this.#scheduleKindsOf.get(topic)
-    const { kindOf } = known?.mergeMs === mergeMs ? known : this.#scheduleKinds(topic, mergeMs)
-    return this.#write(entries, kindOf)
+    return this.#writes.schedule(topic, entries, mergeMs)
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    return this.#write(places, this.#cancelKindOf.get(topic) ?? this.#cancelKind(topic))
+    return this.#writes.cancel(topic, places)
   }
 
   reschedule(
@@ -93,42 +69,22 @@ export class RedisTimetable implements TaskStore {
     when: RingTime,
     mergeMs: number,
   ): Promise<RescheduleAnswer[]> {
-    const whenText = whenArg(when)
-    const kinds = this.#kinds<Place & { whenText: string }, RescheduleAnswer>(
-      topic,
-      `reschedule/${mergeMs}`,
-      async (cell, run, deadlineMs) => {
-        const args = [this.#seed(), String(mergeMs), ...run.flatMap((item) => [item.key, item.whenText])]
-        const [, dues] = await this.#writeScript<[number[]]>('reschedule', topic, cell, args, deadlineMs)
-        return dues.map(rescheduleAnswer)
-      },
-    )
-    const items = places.map((place) => ({ ...place, whenText }))
-    return this.#write(items, ({ cell }) => kinds[cell])
+    return this.#writes.reschedule(topic, places, when, mergeMs)
   }
 
   replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
-    const kinds = this.#kinds<Place, ReplayAnswer>(topic, 'replay', async (cell, run, deadlineMs) => {
-      const args = run.map(({ key }) => key)
-      const [, row] = await this.#writeScript<[string]>('replay', topic, cell, args, deadlineMs)
-      return run.map((_, i) => REPLAY_ANSWERS[row[i] ?? ''] ?? 'not-found')
-    })
-    return this.#write(places, ({ cell }) => kinds[cell])
+    return this.#writes.replay(topic, places)
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
-    const kinds = this.#kinds<Place, PurgeAnswer>(topic, 'purge', async (cell, run, deadlineMs) => {
-      const args = run.map(({ key }) => key)
-      const [, row] = await this.#writeScript<[string]>('purge', topic, cell, args, deadlineMs)
-      return run.map((_, i) => (row[i] === 'p' ? 'purged' : 'not-found'))
-    })
-    return this.#write(places, ({ cell }) => kinds[cell])
+    return this.#writes.purge(topic, places)
   }
 
   async claim({ topic, cell }: CellAddress, request: ClaimRequest): Promise<Claim> {
     const { req, limit, leaseMs, from, wholePrefixes } = request
     const most = Math.min(limit, BATCH_MAX)
-    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', this.#seed()]
+    const seed = String(this.#parts.random.fraction())
+    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', seed]
     const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
     return {
@@ -145,23 +101,15 @@ export class RedisTimetable implements TaskStore {
     }
   }
 
-  async #askClock(): Promise<void> {
-    try {
-      await this.nowMs()
-    } finally {
-      this.#asking = null
-    }
-  }
-
-  /** One plain command: thousands of idle cells are looked at now and then. */
+  /** Reads the next ring and lease end with one plain command: thousands of idle cells are polled now and then. */
   async look({ topic, cell }: CellAddress): Promise<Look> {
     const { caller, keys, recordClock } = this.#parts
     const { meta } = keys.of(topic, cell)
-    // Its clock may have stepped since it was last heard of; one question does for all that look now.
-    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#asking ??= this.#askClock()
+    // Redis's clock may have stepped since the last reading. One TIME serves all looks that wait for it.
+    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#clockReading ??= this.#readClock()
     const [reply] = await Promise.all([
       caller.command(['HMGET', meta, 'next', 'suspect', 'lease'], 'look'),
-      this.#asking,
+      this.#clockReading,
     ])
     const [next, suspect, lease] = reply as (string | null)[]
     const nowMs = recordClock.now()
@@ -191,58 +139,39 @@ export class RedisTimetable implements TaskStore {
         answers[piece.indexes[i] as number] = answer
       })
     }
-    // One round after the other, not only sent in order: a script that Redis has lost runs later than its neighbours.
+    // Each round waits for the one before. To send them in order is not enough: a script that Redis does not have is
+    // sent again with its source, and then runs after the ones that were sent behind it.
     for (const round of settleRounds(settlements)) await Promise.all(round.map(send))
     return answers
   }
 
-  async get(topic: string, { key, cell }: Place): Promise<EntryView | null> {
-    const [, [found]] = await this.#run<[FoundTask[]]>('get', topic, cell, ['0', key])
-    return found === undefined ? null : viewOf(topic, key, found)
+  get(topic: string, place: Place): Promise<EntryView | null> {
+    return this.#reads.get(topic, place)
   }
 
   list(topic: string, query: ListQuery): Promise<EntryView[]> {
-    return listPage(
-      {
-        cells: ALL_CELLS,
-        next: (cell, asked, from, limit) => this.#candidates(topic, cell, asked, from, limit),
-        views: (candidates) => this.#views(topic, candidates, query.state === 'dead'),
-      },
-      query,
-    )
+    return this.#reads.list(topic, query)
   }
 
-  async find(
-    { topic, cell }: CellAddress,
+  find(
+    at: CellAddress,
     among: 'live' | 'dead',
     what: Selection,
     cursor: string | null,
   ): Promise<{ keys: string[]; cursor: string | null }> {
-    const [kind, wanted] =
-      'tag' in what ? ['tag', what.tag] : 'prefix' in what ? ['prefix', what.prefix] : ['all', '']
-    const args = [among, kind, wanted, cursor ?? '']
-    const [, next, keys] = await this.#run<[string, string[]]>('find', topic, cell, args)
-    return { keys, cursor: next === '' ? null : next }
+    return this.#reads.find(at, among, what, cursor)
   }
 
-  async counts(topic: string): Promise<Counts> {
-    const [pending, due, claimed, dead] = await this.#sums(topic)
-    return { pending, due, claimed, dead }
+  counts(topic: string): Promise<Counts> {
+    return this.#reads.counts(topic)
   }
 
-  async books(topic: string): Promise<Books> {
-    const [pending, , claimed, dead, scheduled, done, cancelled, obsolete, purged] = await this.#sums(topic)
-    return { pending, claimed, dead, scheduled, done, cancelled, obsolete, purged }
+  books(topic: string): Promise<Books> {
+    return this.#reads.books(topic)
   }
 
-  async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
-    const args = [fromMs, toMs, stepMs].map(String)
-    const cells = await Promise.all(
-      ALL_CELLS.map((cell) => this.#run<[number[]]>('forecast', topic, cell, args)),
-    )
-    const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
-    for (const [, counts] of cells) for (const [i, due] of counts.entries()) steps[i] = (steps[i] ?? 0) + due
-    return steps
+  forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
+    return this.#reads.forecast(topic, fromMs, toMs, stepMs)
   }
 
   async nowMs(): Promise<number> {
@@ -261,163 +190,24 @@ export class RedisTimetable implements TaskStore {
     return this.#parts.close()
   }
 
-  /** Through the cells' queues, in order; confirmed by replicas where that was asked for. */
-  #write<I extends Place, A>(
-    items: readonly I[],
-    kindOf: (item: I) => BatchKind<I, A> | undefined,
-  ): Promise<A[]> {
-    const { batcher, replicas } = this.#parts
-    const answers = batcher.add(items, kindOf as (item: I) => BatchKind<I, A>)
-    return replicas.confirmed(answers)
-  }
-
-  #cancelKind(topic: string): (place: Place) => BatchKind<Place, CancelAnswer> | undefined {
-    const kinds = this.#kinds<Place, CancelAnswer>(topic, 'cancel', async (cell, run, deadlineMs) => {
-      const args = [this.#seed(), packLists(run.map(({ key }) => key))]
-      const [, row] = await this.#writeScript<[string]>('cancel', topic, cell, args, deadlineMs)
-      return run.map((_, i) => (row === '' ? 'cancelled' : (CANCEL_ANSWERS[row[i] ?? ''] ?? 'not-found')))
-    })
-    const kindOf = ({ cell }: Place) => kinds[cell]
-    this.#cancelKindOf.set(topic, kindOf)
-    return kindOf
-  }
-
-  #scheduleKinds(topic: string, mergeMs: number): ScheduleKinds {
-    const { batcher, recordClock } = this.#parts
-    const queues = batcher.queuesOf(topic, 'cells', CELLS)
-    const kinds = (onConflict: OnConflict) =>
-      queues.map((queue, cell): BatchKind<NewEntry, ScheduleAnswer> => {
-        const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
-          this.#writeScript('schedule', topic, cell, args, deadlineMs)
-        return {
-          queue,
-          name: `${onConflict}/${mergeMs}`,
-          begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
-        }
-      })
-    const [replace, keep] = [kinds('replace'), kinds('keep')]
-    const kindOf = ({ cell, onConflict }: NewEntry) => (onConflict === 'keep' ? keep : replace)[cell]
-    const made = { mergeMs, kindOf }
-    this.#scheduleKindsOf.set(topic, made)
-    return made
-  }
-
-  /** Steps of one kind, for each cell of a topic. */
-  #kinds<I, A>(
-    topic: string,
-    name: string,
-    send: (cell: number, run: readonly I[], deadlineMs: number) => Promise<readonly A[]>,
-  ): readonly BatchKind<I, A>[] {
-    const { batcher } = this.#parts
-    return batcher.kindsOf(batcher.queuesOf(topic, 'cells', CELLS), name, send)
-  }
-
-  #writeScript<A extends readonly unknown[]>(
-    name: 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'purge',
-    topic: string,
-    cell: number,
-    args: readonly (string | Buffer)[],
-    deadlineMs: number,
-  ): Promise<[number, ...A]> {
-    return this.#parts.writer.run<A>(name, this.#parts.keys.of(topic, cell), args, deadlineMs)
+  async #readClock(): Promise<void> {
+    try {
+      await this.nowMs()
+    } finally {
+      this.#clockReading = null
+    }
   }
 
   #run<A extends readonly unknown[]>(
-    name: Parameters<Caller['run']>[0],
+    name: ScriptName,
     topic: string,
     cell: number,
     args: readonly (string | Buffer)[],
   ): Promise<[number, ...A]> {
-    return this.#parts.caller.run<A>(name, this.#parts.keys.of(topic, cell), args)
-  }
-
-  async #candidates(
-    topic: string,
-    cell: number,
-    query: ListQuery,
-    from: ListPosition | null,
-    limit: number,
-  ): Promise<CandidatePage> {
-    const { state, tag, prefix, dueFromMs } = query
-    if (tag !== null) return this.#candidatesOf(topic, cell, { tag }, query)
-    if (prefix !== null) return this.#candidatesOf(topic, cell, { prefix }, query)
-    // Nothing rings before it is due, so that what rings earlier need not be looked at.
-    const start = from ?? { ringMs: state === 'dead' ? 0 : dueFromMs, failures: 0, key: '' }
-    const args = [
-      state === 'pending' || state === null ? '1' : '0',
-      state === 'claimed' || state === null ? '1' : '0',
-      state === 'dead' ? '1' : '0',
-      String(limit),
-      String(start.ringMs * 1000 + Math.min(start.failures, 999)),
-      start.key,
-    ]
-    const [, pairs, endScore, endKey] = await this.#run<[string[], string, string]>('list', topic, cell, args)
-    const candidates: Candidate[] = []
-    for (let i = 0; i < pairs.length; i += 2) candidates.push(candidate(cell, pairs[i], pairs[i + 1]))
-    return { candidates, completeTo: endScore === '' ? null : candidate(cell, endKey, endScore) }
-  }
-
-  /** By tag or prefix: all of them, since nothing has them in the order of a listing. */
-  async #candidatesOf(
-    topic: string,
-    cell: number,
-    what: Selection,
-    { state }: ListQuery,
-  ): Promise<CandidatePage> {
-    const candidates: Candidate[] = []
-    let cursor: string | null = null
-    do {
-      const page = await this.find({ topic, cell }, state === 'dead' ? 'dead' : 'live', what, cursor)
-      const views = await this.#viewsOfCell(topic, cell, page.keys, state === 'dead')
-      for (const view of views) if (view !== null) candidates.push({ ...positionOf(view), cell })
-      cursor = page.cursor
-    } while (cursor !== null)
-    const distinct = new Map(candidates.map((one) => [one.key, one]))
-    return { candidates: [...distinct.values()], completeTo: null }
-  }
-
-  async #views(
-    topic: string,
-    candidates: readonly Candidate[],
-    areDead: boolean,
-  ): Promise<(EntryView | null)[]> {
-    const byCell = new Map<number, string[]>()
-    for (const { cell, key } of candidates) byCell.set(cell, [...(byCell.get(cell) ?? []), key])
-    const groups = [...byCell].map(([cell, keys]) => this.#viewsOfCell(topic, cell, keys, areDead))
-    return (await Promise.all(groups)).flat()
-  }
-
-  async #viewsOfCell(
-    topic: string,
-    cell: number,
-    keys: readonly string[],
-    areDead: boolean,
-  ): Promise<(EntryView | null)[]> {
-    if (keys.length === 0) return []
-    const [, found] = await this.#run<[FoundTask[]]>('get', topic, cell, [areDead ? '1' : '0', ...keys])
-    return found.map((one, i) => viewOf(topic, keys[i] ?? '', one))
-  }
-
-  async #sums(topic: string): Promise<CellSums> {
-    const cells = await Promise.all(ALL_CELLS.map((cell) => this.#run<CellSums>('counts', topic, cell, [])))
-    const sums: CellSums = [0, 0, 0, 0, 0, 0, 0, 0, 0]
-    for (const [, ...numbers] of cells)
-      for (const [i, number] of numbers.entries()) sums[i] = (sums[i] ?? 0) + number
-    return sums
-  }
-
-  /** Lua's own chance is the same at every call. */
-  #seed(): string {
-    return String(this.#parts.random.fraction())
+    const { caller, keys } = this.#parts
+    return caller.run<A>(name, keys.of(topic, cell), args)
   }
 }
-
-interface ScheduleKinds {
-  readonly mergeMs: number
-  readonly kindOf: (entry: NewEntry) => BatchKind<NewEntry, ScheduleAnswer> | undefined
-}
-
-type CellSums = [number, number, number, number, number, number, number, number, number]
 
 type ClaimReply = [
   stamp: number,
@@ -431,31 +221,6 @@ type ClaimReply = [
   bodies: (string | null)[],
   tries: (string | null)[],
 ]
-
-const CANCEL_ANSWERS: Record<string, CancelAnswer> = { c: 'cancelled', f: 'in-flight', n: 'not-found' }
-type ReplayAnswer = 'replayed' | 'live' | 'not-found'
-type PurgeAnswer = 'purged' | 'not-found'
-
-const REPLAY_ANSWERS: Record<string, ReplayAnswer> = {
-  r: 'replayed',
-  l: 'live',
-  n: 'not-found',
-}
-
-function rescheduleAnswer(due: number): RescheduleAnswer {
-  if (due === -1) return { outcome: 'in-flight', dueMs: null }
-  if (due === -2) return { outcome: 'not-found', dueMs: null }
-  return { outcome: 'rescheduled', dueMs: due }
-}
-
-function whenArg({ kind, ms }: RingTime): string {
-  return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
-}
-
-function candidate(cell: number, key = '', score = '0'): Candidate {
-  const ring = ringMsOf(score)
-  return { cell, key, ringMs: ring, failures: Number(score) - ring * 1000 }
-}
 
 function orNull(value: number): number | null {
   return value < 0 ? null : value

@@ -1,0 +1,23 @@
+import type { Batcher } from '../../lib/batcher.ts'
+import type { RecordClock } from '../../lib/record-clock.ts'
+import type { Random } from '../../random.ts'
+import type { Caller } from './caller.ts'
+import type { Keys } from './keys.ts'
+import type { Replicas } from './replicas.ts'
+import type { Wakes } from './wakes.ts'
+
+/** The parts that a Redis timetable, its hint table and its board share; open.ts creates them. */
+export interface RedisParts {
+  /** For claims, settlements and reads. */
+  readonly caller: Caller
+  /** For the writes of users. With `waitReplicas` it has its own connection, which WAIT blocks. */
+  readonly writer: Caller
+  readonly replicas: Replicas
+  readonly batcher: Batcher
+  readonly wakes: Wakes
+  readonly keys: Keys
+  readonly recordClock: RecordClock
+  readonly random: Random
+  readonly lookMs: number
+  readonly close: () => Promise<void>
+}

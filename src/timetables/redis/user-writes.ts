@@ -1,0 +1,206 @@
+import type { BatchKind, Queue, SendBatch } from '../../lib/batcher.ts'
+import type { OnConflict } from '../../task.ts'
+import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../../timetable.ts'
+import { CELLS } from '../../values/cell.ts'
+import type { RingTime } from '../../values/ring-time.ts'
+import { createdText } from './body.ts'
+import { packLists } from './packing.ts'
+import type { RedisParts } from './parts.ts'
+import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
+import type { ScriptName } from './scripts.ts'
+
+/**
+ * The writes of users: schedule, cancel, reschedule, replay and purge. They are batched per cell, keep their order
+ * within a cell, and with `waitReplicas` are answered after enough replicas have confirmed them.
+ */
+export class UserWrites {
+  readonly #parts: RedisParts
+  /** Created once per topic: single calls come by the hundred thousand. */
+  readonly #kindsOf = new Map<string, TopicKinds>()
+
+  constructor(parts: RedisParts) {
+    this.#parts = parts
+  }
+
+  schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
+    const { replace, keep } = this.#mergingKinds(topic, mergeMs)
+    return this.#add(entries, ({ cell, onConflict }) => (onConflict === 'keep' ? keep : replace)[cell])
+  }
+
+  cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
+    const { cancel } = this.#kinds(topic)
+    return this.#add(places, ({ cell }) => cancel[cell])
+  }
+
+  reschedule(
+    topic: string,
+    places: readonly Place[],
+    when: RingTime,
+    mergeMs: number,
+  ): Promise<RescheduleAnswer[]> {
+    const { reschedule } = this.#mergingKinds(topic, mergeMs)
+    const moves = places.map((place) => ({ ...place, when }))
+    return this.#add(moves, ({ cell }) => reschedule[cell])
+  }
+
+  replay(topic: string, places: readonly Place[]): Promise<ReplayAnswer[]> {
+    const { replay } = this.#kinds(topic)
+    return this.#add(places, ({ cell }) => replay[cell])
+  }
+
+  purge(topic: string, places: readonly Place[]): Promise<PurgeAnswer[]> {
+    const { purge } = this.#kinds(topic)
+    return this.#add(places, ({ cell }) => purge[cell])
+  }
+
+  #add<I extends Place, A>(
+    items: readonly I[],
+    kindOf: (item: I) => BatchKind<I, A> | undefined,
+  ): Promise<A[]> {
+    const { batcher, replicas } = this.#parts
+    return replicas.confirmed(batcher.add(items, kindOf as (item: I) => BatchKind<I, A>))
+  }
+
+  #kinds(topic: string): TopicKinds {
+    const known = this.#kindsOf.get(topic)
+    if (known !== undefined) return known
+    const made: TopicKinds = {
+      cancel: this.#cancelKinds(topic),
+      replay: this.#keyKinds(topic, 'replay', replayAnswer),
+      purge: this.#keyKinds(topic, 'purge', purgeAnswer),
+      merging: null,
+    }
+    this.#kindsOf.set(topic, made)
+    return made
+  }
+
+  #mergingKinds(topic: string, mergeMs: number): MergingKinds {
+    const kinds = this.#kinds(topic)
+    if (kinds.merging?.mergeMs !== mergeMs)
+      kinds.merging = {
+        mergeMs,
+        replace: this.#scheduleKinds(topic, 'replace', mergeMs),
+        keep: this.#scheduleKinds(topic, 'keep', mergeMs),
+        reschedule: this.#rescheduleKinds(topic, mergeMs),
+      }
+    return kinds.merging
+  }
+
+  #scheduleKinds(
+    topic: string,
+    onConflict: OnConflict,
+    mergeMs: number,
+  ): CellKinds<NewEntry, ScheduleAnswer> {
+    const { recordClock } = this.#parts
+    return this.#queuesOf(topic).map((queue, cell) => {
+      const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
+        this.#run('schedule', topic, cell, args, deadlineMs)
+      return {
+        queue,
+        name: `${onConflict}/${mergeMs}`,
+        begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
+      }
+    })
+  }
+
+  #cancelKinds(topic: string): CellKinds<Place, CancelAnswer> {
+    return this.#gatheredKinds(topic, 'cancel', async (cell, places, deadlineMs) => {
+      const args = [this.#seed(), packLists(places.map(({ key }) => key))]
+      const [, row] = await this.#run<[string]>('cancel', topic, cell, args, deadlineMs)
+      return places.map((_, i) => (row === '' ? 'cancelled' : cancelAnswer(row[i])))
+    })
+  }
+
+  #rescheduleKinds(topic: string, mergeMs: number): CellKinds<Move, RescheduleAnswer> {
+    return this.#gatheredKinds(topic, `reschedule/${mergeMs}`, async (cell, moves, deadlineMs) => {
+      const pairs = moves.flatMap(({ key, when }) => [key, whenArg(when)])
+      const args = [this.#seed(), String(mergeMs), ...pairs]
+      const [, dues] = await this.#run<[number[]]>('reschedule', topic, cell, args, deadlineMs)
+      return dues.map(rescheduleAnswer)
+    })
+  }
+
+  /** Scripts that take keys and answer a letter for each. */
+  #keyKinds<A>(
+    topic: string,
+    name: 'replay' | 'purge',
+    answerOf: (letter: string | undefined) => A,
+  ): CellKinds<Place, A> {
+    return this.#gatheredKinds(topic, name, async (cell, places, deadlineMs) => {
+      const args = places.map(({ key }) => key)
+      const [, row] = await this.#run<[string]>(name, topic, cell, args, deadlineMs)
+      return places.map((_, i) => answerOf(row[i]))
+    })
+  }
+
+  #gatheredKinds<I, A>(topic: string, name: string, send: SendBatch<I, A>): CellKinds<I, A> {
+    return this.#parts.batcher.kindsOf(this.#queuesOf(topic), name, send)
+  }
+
+  #queuesOf(topic: string): readonly Queue[] {
+    return this.#parts.batcher.queuesOf(topic, 'cells', CELLS)
+  }
+
+  #run<A extends readonly unknown[]>(
+    name: ScriptName,
+    topic: string,
+    cell: number,
+    args: readonly (string | Buffer)[],
+    deadlineMs: number,
+  ): Promise<[number, ...A]> {
+    const { writer, keys } = this.#parts
+    return writer.run<A>(name, keys.of(topic, cell), args, deadlineMs)
+  }
+
+  #seed(): string {
+    return String(this.#parts.random.fraction())
+  }
+}
+
+type ReplayAnswer = 'replayed' | 'live' | 'not-found'
+type PurgeAnswer = 'purged' | 'not-found'
+
+/** A kind of batch for each cell of a topic. */
+type CellKinds<I, A> = readonly BatchKind<I, A>[]
+
+interface TopicKinds {
+  readonly cancel: CellKinds<Place, CancelAnswer>
+  readonly replay: CellKinds<Place, ReplayAnswer>
+  readonly purge: CellKinds<Place, PurgeAnswer>
+  /** Of the topic's last `mergeMs`, which seldom changes. */
+  merging: MergingKinds | null
+}
+
+interface MergingKinds {
+  readonly mergeMs: number
+  readonly replace: CellKinds<NewEntry, ScheduleAnswer>
+  readonly keep: CellKinds<NewEntry, ScheduleAnswer>
+  readonly reschedule: CellKinds<Move, RescheduleAnswer>
+}
+
+interface Move extends Place {
+  readonly when: RingTime
+}
+
+function cancelAnswer(letter: string | undefined): CancelAnswer {
+  return letter === 'c' ? 'cancelled' : letter === 'f' ? 'in-flight' : 'not-found'
+}
+
+function replayAnswer(letter: string | undefined): ReplayAnswer {
+  return letter === 'r' ? 'replayed' : letter === 'l' ? 'live' : 'not-found'
+}
+
+function purgeAnswer(letter: string | undefined): PurgeAnswer {
+  return letter === 'p' ? 'purged' : 'not-found'
+}
+
+function rescheduleAnswer(due: number): RescheduleAnswer {
+  if (due === -1) return { outcome: 'in-flight', dueMs: null }
+  if (due === -2) return { outcome: 'not-found', dueMs: null }
+  return { outcome: 'rescheduled', dueMs: due }
+}
+
+/** The argument that `ring_at` of lua/shared/cell.lua reads. */
+function whenArg({ kind, ms }: RingTime): string {
+  return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
+}
