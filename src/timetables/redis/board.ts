@@ -14,15 +14,15 @@ import { byCreation, type AccessToken } from '../../values/access-token.ts'
 import type { RedisParts } from './parts.ts'
 
 /**
- * The board of processes that share a Redis and nothing else. Every step that writes is one script (lua/board/), decided
- * by Redis's clock; its keys have one hash tag. What Redis loses the board loses with it: topics are created anew then.
+ * The board of processes that share a Redis and have no ledger. Every write is one script (lua/board/) and uses Redis's
+ * clock; all keys have one hash tag. If Redis loses its data, the board is empty: nodes and topics are created again.
  */
 export class RedisBoard implements Board {
   readonly isShared = true
   readonly #parts: RedisParts
   readonly #ends = new Set<() => void>()
 
-  /** On the connections of a timetable, which outlives it and closes them. */
+  /** Uses the connections of a timetable, which closes them after the board. */
   constructor(parts: RedisParts) {
     this.#parts = parts
   }
@@ -57,7 +57,7 @@ export class RedisBoard implements Board {
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const { writer, replicas, caller, keys } = this.#parts
-    // Mostly it is there, and that a full Redis can say, too: who consumes from it makes room.
+    // Usually the topic exists. A read works in a full Redis, too, so that consumers can start and free memory.
     const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
     if (typeof known === 'string') return recordOf(known)
     const fixed: Fixed = { topic, slots, slotBy }
@@ -123,22 +123,22 @@ export class RedisBoard implements Board {
   }
 }
 
-/** What a topic and a past change have as JSON. */
+/** The parts of a topic and of a past change that are stored as JSON. */
 type Fixed = Pick<TopicRecord, 'topic' | 'slots' | 'slotBy'>
 type State = Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>
 type Past = Pick<PastChange, 'by' | 'patch'>
 
-/** 'beats edition when' */
+/** Parses '<beats> <edition> <ms of the last beat>'. */
 function heartbeatOf(id: string, text: string, nowMs: number): Heartbeat {
   const [beats = 0, edition = 0, atMs = 0] = text.split(' ').map(Number)
-  // Redis's clock may have been set back since.
+  // Redis's clock may have been set back since the beat.
   return { id, beats, edition, ageMs: Math.max(0, nowMs - atMs) }
 }
 
-/** As lua/shared/board.lua has it: version, fixed, state. */
+/** Parses a topic, as `topic_text` of lua/shared/board.lua writes it: version, fixed part, state. */
 function recordOf(text: string): TopicRecord {
   const [version, fixed, state] = lines(text)
-  // Before anybody could declare anything but by code, the state did not speak of it.
+  // Records of older versions have no `declared`.
   const none = { declared: {} }
   return {
     ...(JSON.parse(fixed) as Fixed),
@@ -148,14 +148,14 @@ function recordOf(text: string): TopicRecord {
   }
 }
 
-/** As lua/board/change.lua has it: 'version when', the change's id, who and what. */
+/** Parses an entry of the history, as lua/board/change.lua writes it: '<version> <ms>', id of the change, past. */
 function pastOf(text: string): PastChange {
   const [head, , past] = lines(text)
   const [version = 0, atMs = 0] = head.split(' ').map(Number)
   return { ...(JSON.parse(past) as Past), version, atMs }
 }
 
-/** JSON has none of its own. */
+/** JSON.stringify writes no line ends, so they separate the parts. */
 function lines(text: string): [string, string, string] {
   return text.split('\n') as [string, string, string]
 }

@@ -1,7 +1,7 @@
 /**
- * A body as it lies in a cell's pool: 7 characters that say when the task was made, then its JSON. Only a task that
- * has tags, or a priority other than normal, has a line before the JSON that says so ('#h', a tab, a tag, …): most
- * have not, and pay nothing for it. JSON never starts with '#'.
+ * The body of a task as it is stored in the pool of a cell: 7 characters of the creation time, then the JSON. If the task
+ * has tags, or a priority other than normal, a line precedes the JSON: '#', the priority's letter, and each tag after a
+ * tab. JSON never starts with '#'.
  */
 import type { Priority } from '../../task.ts'
 
@@ -41,7 +41,7 @@ export function decodeBody(text: string): Body {
 
 const HASH = '#'.charCodeAt(0)
 
-/** Milliseconds in 42 bits: good until 2109. Tasks come many to a millisecond, so the last one is kept. */
+/** Encodes milliseconds in 42 bits, enough until 2109. Caches the last result: many tasks share a millisecond. */
 export function createdText(ms: number): string {
   if (ms === lastMs) return lastText
   let left = Math.max(0, Math.min(ms, 2 ** 42 - 1))

@@ -3,27 +3,27 @@ import { prefixOf } from '../../values/cell.ts'
 import type { EntryView, ListQuery } from '../../timetable.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 
-/** A task's place in the order, without its body. */
+/** A task that may be on the page: its position in the order, without its body. */
 export interface Candidate extends ListPosition {
   readonly cell: number
 }
 
 export interface CandidatePage {
   readonly candidates: readonly Candidate[]
-  /** Up to here nothing is missing; null: nothing is missing at all. */
+  /** The candidates are complete up to this position; null if they are complete to the end. */
   readonly completeTo: ListPosition | null
 }
 
 export interface ListSource {
   readonly cells: readonly number[]
-  /** The next candidates of a cell from `from` on, at least `limit` of them where there are as many. */
+  /** Returns the next candidates of a cell after `from`: at least `limit`, if the cell has as many. */
   next(cell: number, query: ListQuery, from: ListPosition | null, limit: number): Promise<CandidatePage>
   views(candidates: readonly Candidate[]): Promise<(EntryView | null)[]>
 }
 
 /**
- * One page over many cells: each tells its next candidates in order, they are merged, and the bodies of those that
- * may be on the page are fetched. What a filter drops is made up for by the next round.
+ * Lists one page over many cells. Each cell returns its next candidates in order; they are merged, and the tasks that may
+ * be on the page are fetched. If the filters leave too few, another round follows.
  */
 export async function listPage(source: ListSource, query: ListQuery): Promise<EntryView[]> {
   const found: EntryView[] = []
@@ -33,7 +33,7 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
     const horizon = pages
       .flatMap(({ completeTo }) => (completeTo === null ? [] : [completeTo]))
       .toSorted(comparePositions)[0]
-    // Beyond the horizon some cell may have more; before `from` is what earlier rounds have seen.
+    // After the horizon a cell may have more candidates; those before `from` belong to earlier rounds.
     const certain = pages
       .flatMap((page) => page.candidates)
       .filter((one) => horizon === undefined || comparePositions(one, horizon) <= 0)
@@ -49,7 +49,7 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
   return found.toSorted((a, b) => comparePositions(positionOf(a), positionOf(b))).slice(0, query.limit)
 }
 
-/** Asked again of the view, which is newer than the candidate. */
+/** Applies all filters to the view, which is newer than the candidate. */
 function belongs(view: EntryView, { state, tag, prefix, dueFromMs, dueToMs, after }: ListQuery): boolean {
   if (state === null ? view.state === 'dead' : view.state !== state) return false
   if (tag !== null && !view.tags.includes(tag)) return false

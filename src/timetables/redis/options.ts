@@ -1,10 +1,10 @@
-/** What a user may say about a Redis, and what is made of it. */
+/** The options of `redis()`, and their checks. */
 import type { RedisClientOptions } from '@redis/client'
 import { type Duration, durationMs } from '../../values/duration.ts'
 import { describeValue } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
-/** The certificate authority to trust, and a certificate of one's own where the server asks for one. */
+/** The certificate authority to trust, and the client's own certificate if the server requires one. */
 export interface RedisTls {
   readonly ca?: string | Buffer | undefined
   readonly cert?: string | Buffer | undefined
@@ -19,13 +19,13 @@ export interface RedisOptions {
   readonly password?: string | undefined
   readonly database?: number | undefined
   readonly tls?: RedisTls | undefined
-  /** Where the eviction policy cannot be read: you looked, and it is 'noeviction'. */
+  /** For a server whose eviction policy cannot be read: you have checked that it is 'noeviction'. */
   readonly assumeNoEviction?: boolean | undefined
-  /** How often idle cells are looked at, in case a wake was lost. 10 s by default. */
+  /** How often idle cells are polled, in case a wake was lost. 10 s by default. */
   readonly safetyLook?: Duration | undefined
 }
 
-/** What `redis(options)` returns: give it to `Tocsin.open` as its timetable. */
+/** The result of `redis(options)`: pass it to `Tocsin.open` as `timetable`. */
 export class RedisConfig {
   readonly kind = 'redis'
   readonly options: RedisOptions
@@ -37,7 +37,7 @@ export class RedisConfig {
 
 export interface CheckedRedisOptions {
   readonly client: RedisClientOptions
-  /** Host and port, for messages: never a password. */
+  /** Host and port, without the password: for messages. */
   readonly where: string
   readonly database: number
   readonly isLocal: boolean
@@ -48,7 +48,7 @@ export interface CheckedRedisOptions {
 
 const FIELDS = ['url', 'username', 'password', 'database', 'tls', 'assumeNoEviction', 'safetyLook']
 const TLS_FIELDS = ['ca', 'cert', 'key', 'servername']
-const LOOK_MS = '10s'
+const SAFETY_LOOK = '10s'
 const DATABASE_MAX = 1_000_000
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]', '::1']
 
@@ -83,7 +83,7 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
     isLocal: LOCAL_HOSTS.includes(url.hostname),
     isEncrypted,
     assumeNoEviction: given.assumeNoEviction === true,
-    lookMs: Math.max(1, durationMs(given.safetyLook ?? LOOK_MS, 'safetyLook')),
+    lookMs: Math.max(1, durationMs(given.safetyLook ?? SAFETY_LOOK, 'safetyLook')),
   }
 }
 
@@ -94,7 +94,7 @@ const URL_PARTS = {
 }
 
 function redisUrl(text: unknown): URL {
-  // The text may hold a password: it is never shown.
+  // Messages never contain the URL: it may hold a password.
   if (typeof text !== 'string')
     throw badOption('url', `expected redis://host:port, got ${describeValue(text)}`)
   const url = URL.canParse(text) ? new URL(text) : null
@@ -112,7 +112,7 @@ function databaseOf(url: URL): number {
   const text = url.pathname.replace(/^\//, '')
   if (text === '') return 0
   const database = Number(text)
-  // What stands there may be the rest of a password with a slash: it is not shown.
+  // The path may be the rest of a password that contains a slash: messages do not contain it.
   if (!Number.isInteger(database) || database < 0)
     throw badOption(
       'url',
@@ -132,7 +132,7 @@ function decoded(part: string): string {
   }
 }
 
-/** A password is never shown. */
+/** The message does not contain the value, which may be a password. */
 function text(value: unknown, field: string): string | undefined {
   if (value === undefined || typeof value === 'string') return value
   throw badOption(field, 'expected text')

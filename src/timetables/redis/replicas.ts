@@ -3,14 +3,14 @@ import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 
 /**
- * Has replicas confirm what was written, where the user asked for it: WAIT covers all that its connection wrote
- * before, so that the writes that are answered while one is under way share the next.
+ * Waits for replicas to confirm writes (option `waitReplicas`). WAIT covers all earlier writes of its connection, so
+ * the writes that are answered while one WAIT is under way share the next.
  */
 export class Replicas {
   readonly #caller: Caller
   readonly #clock: Clock
   readonly #wanted: number
-  readonly #patienceMs: number
+  readonly #waitMs: number
   #underWay: Promise<void> = Promise.resolve()
   #next: Promise<void> | null = null
 
@@ -18,11 +18,11 @@ export class Replicas {
     this.#caller = caller
     this.#clock = clock
     this.#wanted = wanted
-    // Well before the call's own deadline, which would take the connection down.
-    this.#patienceMs = Math.floor(callTimeoutMs / 2)
+    // Less than the call's deadline, which would destroy the connection.
+    this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 
-  /** The same answers, when enough replicas have what they tell of. */
+  /** Resolves to the same answers after enough replicas have confirmed the writes. */
   confirmed<A>(answers: Promise<A>): Promise<A> {
     if (this.#wanted === 0) return answers
     return answers.then(async (answer) => {
@@ -31,13 +31,13 @@ export class Replicas {
     })
   }
 
-  /** As many as are wanted are connected now. */
+  /** Returns whether enough replicas are connected now. */
   async areThere(): Promise<boolean> {
     return Number(await this.#caller.command(['WAIT', String(this.#wanted), '1'], 'wait')) >= this.#wanted
   }
 
   #confirm(): Promise<void> {
-    // One at a time: they wait for one another anyway, and in a queue the last would pass its deadline.
+    // One WAIT at a time: they block each other on the connection, and the last of a queue would miss its deadline.
     this.#next ??= Promise.allSettled([this.#underWay, this.#clock.turn()]).then(() => {
       this.#next = null
       this.#underWay = this.#wait()
@@ -50,16 +50,16 @@ export class Replicas {
     let confirmed = 0
     let cause: unknown
     try {
-      const wait = ['WAIT', String(this.#wanted), String(this.#patienceMs)]
+      const wait = ['WAIT', String(this.#wanted), String(this.#waitMs)]
       confirmed = Number(await this.#caller.command(wait, 'wait'))
       if (confirmed >= this.#wanted) return
     } catch (error) {
-      // Whatever became of the question: the write it is about was done.
+      // The WAIT failed, but the write was done: its outcome is unknown, not a failure.
       cause = error
     }
     throw new TocsinError(
       'unknown-outcome',
-      `written, but only ${confirmed} of ${this.#wanted} replicas confirmed it in time: a failover now could lose it. Look at the replicas, or ask for fewer with waitReplicas`,
+      `written, but only ${confirmed} of ${this.#wanted} replicas confirmed it in time: a failover now could lose it. Check the replicas, or lower waitReplicas`,
       { confirmed, wanted: this.#wanted },
       cause,
     )

@@ -6,12 +6,12 @@ import { encodeBody, laneLetter } from './body.ts'
 import { Packer } from './packing.ts'
 import type { BatchBody } from '../../lib/batcher.ts'
 
-/** What lua/schedule.lua answers. */
+/** The reply of lua/schedule.lua. */
 export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
 
 /**
- * New tasks on their way into one cell. Each is packed as it comes: of the tens of thousands that may be under way,
- * only bytes are kept, and the garbage collector has next to nothing to carry along.
+ * A batch of new tasks for one cell. Packs each task as it is added: tens of thousands may be waiting, and bytes cost the
+ * garbage collector next to nothing.
  */
 export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
   readonly #onConflict: OnConflict
@@ -21,7 +21,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
   readonly #packer = new Packer().beginList()
   readonly #whens: RingTime[] = []
   #isOneWhen = true
-  /** A row of lane letters, once there is one that is not normal. */
+  /** The lane letters of all tasks; empty as long as all are normal. */
   #letters = ''
   #hasTags = false
 
@@ -65,7 +65,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
 
   #packed(): Buffer {
     const packer = this.#packer.beginList()
-    // One for all where they are the same.
+    // One time for all, if they are the same.
     const count = this.#isOneWhen ? 1 : this.#whens.length
     for (let i = 0; i < count; i++) {
       const { kind, ms } = this.#whens[i] as RingTime
@@ -82,7 +82,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
       const isKept = letter === 'k' || letter === 'K'
       return {
         outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
-        // As ring_at in lua/shared/cell.lua computes it, so that the answer need not name it for each task.
+        // The same computation as `ring_at` of lua/shared/cell.lua, so that the reply need not contain it.
         dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, this.#mergeMs),
         inFlight: letter === 'f' || letter === 'K',
       }

@@ -1,4 +1,4 @@
-/** What the Redis at the other end is, and whether timers can be entrusted to it. */
+/** Checks at the opening that a Redis server can keep timers: version, role, permissions, eviction policy. */
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
@@ -6,7 +6,7 @@ import { refusedError } from './driver-errors.ts'
 
 const OLDEST_MAJOR = 7
 
-/** Throws what is wrong with it and what to do. */
+/** Throws an error that says what is wrong and what to do. */
 export async function checkServer(
   caller: Caller,
   keys: Keys,
@@ -34,7 +34,10 @@ export async function checkServer(
   )
 }
 
-/** The same, and whether it tells that it has lost something: how far it was filled is worth nothing otherwise. */
+/**
+ * Checks a server for a hint table: the same, and whether INFO reports the replication id. Without it a data loss goes
+ * unnoticed, and a table that is recorded as filled may be empty.
+ */
 export async function checkHintServer(
   caller: Caller,
   keys: Keys,
@@ -45,11 +48,11 @@ export async function checkHintServer(
   const info = await caller.command(['INFO', 'replication'], 'open').catch(unlessRefused)
   if (!/^master_replid:\w+/m.test(String(info)))
     throw refusedError(
-      `Redis at ${where} does not say whether it was restarted, so that a ledger could not rely on it. Allow INFO to this user, with ACL SETUSER … +info`,
+      `Redis at ${where} does not report its replication id, so a ledger could not detect a restart. Allow INFO to this user, with ACL SETUSER … +info`,
     )
 }
 
-/** What a user lacks is better heard now than half-way through a script. */
+/** Tests the permissions of the user now: without one of them a script would be aborted half-way. */
 async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)
   await caller.run('counts', cell, [])
@@ -58,7 +61,7 @@ async function checkRights(caller: Caller, keys: Keys, where: string): Promise<v
   } catch (error) {
     if (!TocsinError.is(error, 'timetable-refused')) throw error
     throw refusedError(
-      `this user of Redis at ${where} may not use the channels '${keys.pattern}': let it with ACL SETUSER … &${keys.pattern} +@pubsub`,
+      `this user of Redis at ${where} may not use the channels '${keys.pattern}'; allow it with ACL SETUSER … &${keys.pattern} +@pubsub`,
       error,
     )
   }
@@ -67,40 +70,40 @@ async function checkRights(caller: Caller, keys: Keys, where: string): Promise<v
 function checkVersion(version: string | undefined, where: string): void {
   if (version === undefined)
     throw refusedError(`what answers at ${where} does not say which version of Redis it is`)
-  // Valkey went on counting from 7.2.
+  // Valkey continued the version numbers from 7.2.
   if (Number(version.split('.')[0]) >= OLDEST_MAJOR) return
   throw refusedError(
     `Redis at ${where} is version ${version}; ${OLDEST_MAJOR}.0 or newer is needed, or Valkey: older ones lack script flags and sharded channels`,
   )
 }
 
-/** What a server says of itself to whoever may connect: version, mode, role. */
+/** Returns version, mode and role of the server. HELLO is allowed to every user that may connect. */
 async function askHello(caller: Caller): Promise<Map<string, string>> {
   return new Map(
     pairsOf(await caller.command(['HELLO'], 'open')).map(([name, value]) => [name, String(value)]),
   )
 }
 
-/** Null where it is not told. */
+/** Returns null if INFO does not contain it. */
 async function reportedPolicy(caller: Caller): Promise<string | null> {
   const info = await caller.command(['INFO', 'memory'], 'open').catch(unlessRefused)
   return /^maxmemory_policy:(\S+)/m.exec(String(info))?.[1] ?? null
 }
 
-/** Null where it may not be asked. */
+/** Returns null if this user may not run CONFIG GET. */
 async function configuredPolicy(caller: Caller): Promise<string | null> {
   const reply = await caller.command(['CONFIG', 'GET', 'maxmemory-policy'], 'open').catch(unlessRefused)
   const [, policy] = pairsOf(reply)[0] ?? []
   return typeof policy === 'string' ? policy : null
 }
 
-/** That a user may not ask is an answer; that nobody is there is not. */
+/** Returns null for an error reply, such as a missing permission. Throws if the server cannot be reached. */
 function unlessRefused(error: unknown): null {
   if (TocsinError.is(error, 'timetable-unavailable') && error.details.redis === undefined) throw error
   return null
 }
 
-/** A map, as RESP2 (a flat list) and RESP3 (a map, or an object made of it) have it. */
+/** The entries of a map reply: a flat list in RESP2; a map, or an object made of it, in RESP3. */
 function pairsOf(reply: unknown): [string, unknown][] {
   if (reply instanceof Map) return [...reply].map(([name, value]) => [String(name), value])
   if (Array.isArray(reply))

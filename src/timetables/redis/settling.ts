@@ -1,19 +1,19 @@
-/** How settlements are told to the scripts: what ends goes one way, what goes on the other, in bounded pieces. */
+/** Splits settlements into script calls: finish.lua for tasks that end, settle.lua for all others. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { packLists } from './packing.ts'
 import type { SettleAnswer, SettleOutcome, Settlement } from '../../timetable.ts'
 
-/** One script call, and whose answers it brings. */
+/** One script call. `indexes` are the positions of its settlements in the caller's list. */
 export interface SettlePiece {
   readonly way: Way
   readonly settlements: readonly Settlement[]
   readonly indexes: readonly number[]
 }
 
-/** What ends goes by itself, in the leanest way; everything else together. */
-type Way = 'done' | 'obsolete' | 'on'
+/** 'done' and 'obsolete' are a call of finish.lua each; 'other' is a call of settle.lua. */
+type Way = 'done' | 'obsolete' | 'other'
 
-/** A key that comes twice goes into a later round, where it is found settled. In a round, order does not matter. */
+/** A repeated key goes into a later round, in which it is stale. Within a round the order does not matter. */
 export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][] {
   type OpenPiece = { way: Way; settlements: Settlement[]; indexes: number[] }
   let round: OpenPiece[] = []
@@ -43,16 +43,16 @@ export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][
 }
 
 export function scriptOf({ way }: SettlePiece): 'finish' | 'settle' {
-  return way === 'on' ? 'settle' : 'finish'
+  return way === 'other' ? 'settle' : 'finish'
 }
 
 export function settleArgs({ way, settlements }: SettlePiece): (string | Buffer)[] {
-  if (way !== 'on')
+  if (way !== 'other')
     return [
       way,
       packLists(
         settlements.map(({ key }) => key),
-        stampsInRows(settlements),
+        stampRuns(settlements),
       ),
     ]
   const args = [String(settlements.length)]
@@ -61,13 +61,13 @@ export function settleArgs({ way, settlements }: SettlePiece): (string | Buffer)
   return args
 }
 
-/** A row of '1' and '0'; an empty row means that all were held. */
+/** Parses a letter for each, '1' or '0'; an empty text means that all were held. */
 export function settleAnswers(row: string, count: number): SettleAnswer[] {
   return Array.from({ length: count }, (_, i) => (row === '' || row[i] === '1' ? 'settled' : 'stale'))
 }
 
-/** Stamps, each with the number of settlements in a row that have it: mostly all of them come from one claim. */
-function stampsInRows(settlements: readonly Settlement[]): string[] {
+/** Run-length encodes the stamps: usually all settlements of a call come from one claim. */
+function stampRuns(settlements: readonly Settlement[]): string[] {
   const rows: { stamp: number; count: number }[] = []
   for (const { stamp } of settlements) {
     const last = rows.at(-1)
@@ -78,7 +78,7 @@ function stampsInRows(settlements: readonly Settlement[]): string[] {
 }
 
 function wayOf({ kind }: SettleOutcome): Way {
-  return kind === 'done' || kind === 'obsolete' ? kind : 'on'
+  return kind === 'done' || kind === 'obsolete' ? kind : 'other'
 }
 
 function outcomeArgs(outcome: SettleOutcome): [string, string] {
@@ -89,7 +89,7 @@ function outcomeArgs(outcome: SettleOutcome): [string, string] {
   return ['', '']
 }
 
-/** What is kept of an error lies between line ends, and Lua's formats end at a NUL. */
+/** Replaces control characters: stored errors are separated by line ends, and Lua's string.format stops at a NUL. */
 function oneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ')
 }

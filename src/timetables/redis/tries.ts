@@ -1,4 +1,4 @@
-/** What lua/shared/tries.lua keeps of earlier claims of a task. */
+/** Earlier claims of a task, as lua/shared/tries.lua stores them. */
 export interface Tries {
   readonly dueMs: number
   readonly firstStamp: number

@@ -1,4 +1,4 @@
-/** From what the scripts tell of tasks to what the port shows of them. */
+/** Turns the replies of scripts into the port's views of tasks. */
 import { taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView } from '../../timetable.ts'
 import type { DeadCause } from '../../task.ts'
@@ -7,7 +7,7 @@ import { readTries } from './tries.ts'
 
 const STATE_OF = { p: 'pending', c: 'claimed', d: 'dead' } as const
 
-/** As get.lua tells it. */
+/** One task in the reply of lua/get.lua. */
 export type FoundTask = [
   state: 'p' | 'c' | 'd' | '',
   score: string,

@@ -4,16 +4,16 @@ import { type Client, Connection, type ConnectionParts } from './connection.ts'
 import type { Keys } from './keys.ts'
 import { type Listener, BoardListeners } from './board-listeners.ts'
 
-/** When the connection for wakes cannot be had, the wait before it is asked for again. */
+/** The delay before a failed first connection is tried again. */
 const REOPEN_MS = 1_000
 
 /**
- * Hears from all processes that a cell rings sooner than thought, or that a held task was cancelled or replaced; and
- * that there is something new on the board. It has a connection of its own, made when the first of us wants to hear
- * something: Redis cuts subscribers whose answers are large.
+ * Subscribes to the channels of cells and of the board. A message says that the next ring of a cell came nearer, that a
+ * held task was cancelled or replaced, or that the board changed. The connection is separate from that of the calls,
+ * since Redis disconnects subscribers with a large output buffer, and is opened by the first subscription.
  *
- * Messages are lost while the connection is: whenever it is back, and once when a subscription begins, every cell
- * counts as woken, and the board as changed. A connection that went silent is found by asking it now and then.
+ * Messages are lost while the connection is down. So after every reconnect, and once when a subscription begins, every
+ * cell is woken and every listener of the board is called. A regular PING detects a connection that died silently.
  */
 export class Wakes {
   readonly #parts: Omit<ConnectionParts, 'onBack'>
@@ -24,7 +24,7 @@ export class Wakes {
   #connection: Connection | null = null
   #isOpening = false
   #isClosed = false
-  #callOffTimer: () => void = () => {}
+  #cancelTimer: () => void = noop
 
   constructor(parts: Omit<ConnectionParts, 'onBack'>, keys: Keys, checkEveryMs: number) {
     this.#parts = parts
@@ -44,17 +44,17 @@ export class Wakes {
     return () => this.#unwatch(topic, watcher)
   }
 
-  /** Hears of news on the board. Answers how to end it. */
+  /** Calls `onChange` when the board changes. Returns a function that ends this. */
   listen(onChange: () => void): () => void {
     const listener = this.#boardListeners.add(onChange)
     if (this.#connection === null) void this.#open()
-    else void this.#subscribeNews([listener])
+    else void this.#subscribeBoard([listener])
     return () => this.#boardListeners.remove(listener, this.#connection?.client)
   }
 
   close(): void {
     this.#isClosed = true
-    this.#callOffTimer()
+    this.#cancelTimer()
     this.#topics.clear()
     this.#boardListeners.clear()
     this.#connection?.close()
@@ -66,15 +66,15 @@ export class Wakes {
     if (watchers?.size !== 0) return
     this.#topics.delete(topic)
     const client = this.#connection?.client
-    // A server that is away has forgotten it already.
+    // A lost connection has no subscriptions to end.
     if (client?.isReady !== true) return
-    // With its listener: without one the client forgets a subscription that is made right after this.
-    client.sUnsubscribe(this.#channels(topic), this.#listenerOf(client, topic)).catch(ignore)
+    // With the listener: without one the client also drops a subscription that is made right after this.
+    client.sUnsubscribe(this.#channels(topic), this.#listenerOf(client, topic)).catch(noop)
   }
 
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed || this.#connection !== null) return
-    this.#callOffTimer()
+    this.#cancelTimer()
     this.#isOpening = true
     try {
       const connection = await Connection.open({
@@ -87,7 +87,7 @@ export class Wakes {
       this.#checkLater()
     } catch (error) {
       this.#parts.onError(error)
-      if (!this.#isClosed) this.#callOffTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
+      if (!this.#isClosed) this.#cancelTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
     } finally {
       this.#isOpening = false
     }
@@ -95,16 +95,16 @@ export class Wakes {
 
   #subscribeAll(): void {
     void this.#subscribe([...this.#topics.keys()])
-    void this.#subscribeNews()
+    void this.#subscribeBoard()
   }
 
-  async #subscribeNews(listeners?: readonly Listener[]): Promise<void> {
+  async #subscribeBoard(listeners?: readonly Listener[]): Promise<void> {
     const client = this.#connection?.client
     if (client === undefined) return
     try {
       await this.#boardListeners.subscribe(client, listeners)
     } catch (error) {
-      // The connection is gone again: its return subscribes once more.
+      // The connection was lost again: the next reconnect subscribes once more.
       if (!this.#isClosed) this.#parts.onError(error)
     }
   }
@@ -115,7 +115,7 @@ export class Wakes {
     try {
       await Promise.all(topics.map((topic) => this.#subscribeTopic(client, topic)))
     } catch (error) {
-      // The connection is gone again: its return subscribes once more.
+      // The connection was lost again: the next reconnect subscribes once more.
       if (!this.#isClosed) this.#parts.onError(error)
     }
   }
@@ -123,7 +123,7 @@ export class Wakes {
   async #subscribeTopic(client: Client, topic: string): Promise<void> {
     // One function for all of a client's subscriptions of a channel: subscribing again must not double the messages.
     await client.sSubscribe(this.#channels(topic), this.#listenerOf(client, topic))
-    // What was said before we listened is lost: look at everything.
+    // Messages from before the subscription were lost: wake every cell.
     for (const watcher of this.#topics.get(topic) ?? []) {
       watcher.missed()
       for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)
@@ -141,14 +141,14 @@ export class Wakes {
     const cellOf = new Map(this.#channels(topic).map((channel, cell) => [channel, cell]))
     const listener = (message: string, channel: string) => {
       const cell = cellOf.get(channel)
-      if (cell !== undefined) this.#hear(topic, cell, message)
+      if (cell !== undefined) this.#receive(topic, cell, message)
     }
     ofClient.set(topic, listener)
     return listener
   }
 
-  /** 'wake <ring> <now>', or 'fence <cause>' and lines of stamps and keys in turn. */
-  #hear(topic: string, cell: number, message: string): void {
+  /** Parses 'wake <ring> <now>', or 'fence <cause>' followed by lines: a stamp and a key for each task. */
+  #receive(topic: string, cell: number, message: string): void {
     const watchers = this.#topics.get(topic) ?? []
     if (message.startsWith('wake ')) {
       const [, ringMs, nowMs] = message.split(' ').map(Number)
@@ -166,19 +166,19 @@ export class Wakes {
     return this.#keys.ofTopic(topic).map(({ channel }) => channel)
   }
 
-  /** A subscriber only listens: that nobody speaks any more it would never notice. */
+  /** Sends a PING now and then: a subscriber sends nothing else, so it would never notice a dead connection. */
   #checkLater(): void {
     const { clock, callTimeoutMs } = this.#parts
-    this.#callOffTimer = clock.after(this.#checkEveryMs, () => {
+    this.#cancelTimer = clock.after(this.#checkEveryMs, () => {
       const call = {
         operation: 'ping',
         deadlineMs: clock.monotonicNow() + callTimeoutMs,
         isRepeatable: true,
       }
-      this.#connection?.send(['PING'], call).catch(ignore)
+      this.#connection?.send(['PING'], call).catch(noop)
       if (!this.#isClosed) this.#checkLater()
     })
   }
 }
 
-function ignore(): void {}
+function noop(): void {}
