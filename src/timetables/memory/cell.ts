@@ -1,9 +1,9 @@
 /**
- * One cell of the in-process timetable: every transition of task.ts's drawing, one method each. A method runs to its
- * end without giving way, so it is atomic; it reads and decides first and writes after that.
+ * One cell of the in-process timetable: a method for each transition of the drawing in task.ts. A method is synchronous,
+ * hence atomic; it reads and decides before it writes.
  *
- * Tasks become due by the wall clock (`nowMs`), because that is what people mean by a time. Leases end by the
- * monotonic clock (`steadyMs`), because a wall clock that steps must not take claims away from their holders.
+ * Tasks become due by the wall clock (`nowMs`), as users mean it. Leases end by the monotonic clock (`steadyMs`): a wall
+ * clock that steps must not take claims away from their holders.
  */
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { Random } from '../../random.ts'
@@ -38,12 +38,13 @@ import { TagIndex } from './tag-index.ts'
 
 const NO_TAGS: readonly string[] = Object.freeze([])
 
-export interface Moment {
+/** The time of one step, by both clocks. */
+export interface CellTime {
   readonly nowMs: number
   readonly steadyMs: number
 }
 
-/** When the lanes and the suspects ring next. Infinity: never. */
+/** The next ring of the lanes and of the suspects; Infinity if nothing waits. */
 export interface Rings {
   readonly laneMs: number
   readonly suspectMs: number
@@ -51,19 +52,19 @@ export interface Rings {
 
 export class MemoryCell {
   readonly lanes = new Lanes()
-  /** Every live task, waiting or held. */
+  /** All live tasks, waiting or held. */
   readonly pool = new Map<string, Entry>()
   readonly graves = new Graveyard()
   readonly tags = new TagIndex()
   readonly counters = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
   readonly #claims = new Claims()
-  /** Convicted by a rescue, and not yet told to anybody: the next claim's answer brings it. */
+  /** Keys that a rescue found to be poison, for the answer of the next claim. */
   #poisoned: string[] = []
 
   constructor(
     readonly topic: string,
     readonly random: Random,
-    /** A held task was cancelled or replaced. */
+    /** Called when a held task is cancelled or replaced. */
     readonly onFence: (key: string, stamp: number, cause: 'cancelled' | 'replaced') => void,
   ) {}
 
@@ -75,7 +76,7 @@ export class MemoryCell {
     return { laneMs: this.lanes.nextRingMs(), suspectMs: this.lanes.nextSuspectMs() }
   }
 
-  look({ nowMs, steadyMs }: Moment): Look {
+  look({ nowMs, steadyMs }: CellTime): Look {
     const { laneMs, suspectMs } = this.nextRings()
     return {
       ringInMs: finiteOrNull(Math.max(0, Math.min(laneMs, suspectMs) - nowMs)),
@@ -83,10 +84,10 @@ export class MemoryCell {
     }
   }
 
-  schedule(entry: NewEntry, { nowMs }: Moment, mergeMs: number): ScheduleAnswer {
+  schedule(entry: NewEntry, { nowMs }: CellTime, mergeMs: number): ScheduleAnswer {
     const old = this.pool.get(entry.key)
     const inFlight = old !== undefined && old.claim !== null
-    // A held task that was cancelled has no further attempt: there is nothing left to keep.
+    // A held task that was cancelled has no further attempt, so it is replaced.
     if (old !== undefined && entry.onConflict === 'keep' && !old.cancelled)
       return { outcome: 'kept', dueMs: this.dueMsOf(old), inFlight }
     const dueMs = ringMsAt(entry.when, nowMs, nowMs, mergeMs)
@@ -96,9 +97,9 @@ export class MemoryCell {
     return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
   }
 
-  /** A held task under an expired lease is nobody's: rescue first, then answer. */
-  cancel(key: string, moment: Moment): CancelAnswer {
-    this.#rescue(moment, Number.POSITIVE_INFINITY)
+  /** Rescues first: a task under an expired lease counts as waiting. */
+  cancel(key: string, time: CellTime): CancelAnswer {
+    this.#rescue(time, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
     if (entry === undefined) return 'not-found'
     if (entry.claim === null) {
@@ -110,53 +111,53 @@ export class MemoryCell {
     return 'in-flight'
   }
 
-  reschedule(key: string, when: RingTime, moment: Moment, mergeMs: number): RescheduleAnswer {
-    this.#rescue(moment, Number.POSITIVE_INFINITY)
+  reschedule(key: string, when: RingTime, time: CellTime, mergeMs: number): RescheduleAnswer {
+    this.#rescue(time, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
     if (entry === undefined) return { outcome: 'not-found', dueMs: null }
     if (entry.claim !== null) return { outcome: 'in-flight', dueMs: null }
-    const dueMs = ringMsAt(when, moment.nowMs, ringMsOf(this.lanes.scoreOf(entry)), mergeMs)
+    const dueMs = ringMsAt(when, time.nowMs, ringMsOf(this.lanes.scoreOf(entry)), mergeMs)
     this.lanes.remove(entry)
     if (entry.tries !== null)
       Object.assign(entry.tries, {
         dueMs,
         failures: 0,
         lost: 0,
-        updatedMs: moment.nowMs,
+        updatedMs: time.nowMs,
       } satisfies Partial<Tries>)
     this.#wait(entry, dueMs, false)
     return { outcome: 'rescheduled', dueMs }
   }
 
-  claim({ req, limit, leaseMs, from, wholePrefixes }: ClaimRequest, moment: Moment): Claim {
-    const { nowMs, steadyMs } = moment
+  claim({ req, limit, leaseMs, from, wholePrefixes }: ClaimRequest, time: CellTime): Claim {
+    const { nowMs, steadyMs } = time
     const known = this.#claims.of(req)
-    // The reply was lost and the call repeated: hand out what it still holds, and nothing more.
-    if (known !== undefined) return this.#answer(known, moment, 0)
-    const rescued = this.#rescue(moment, RESCUES_PER_CLAIM)
+    // A repeated request, because the reply was lost: return the tasks that it still holds, and take no others.
+    if (known !== undefined) return this.#answer(known, time, 0)
+    const rescued = this.#rescue(time, RESCUES_PER_CLAIM)
     const alone = from === 'suspects'
     const taken = alone ? this.lanes.takeSuspect(limit, nowMs) : this.lanes.take(limit, nowMs, wholePrefixes)
     const record = this.#claims.hold(req, taken, alone, nowMs, steadyMs + leaseMs)
-    return this.#answer(record, moment, rescued)
+    return this.#answer(record, time, rescued)
   }
 
-  begin(key: string, stamp: number, { nowMs }: Moment): boolean {
+  begin(key: string, stamp: number, { nowMs }: CellTime): boolean {
     const entry = this.#heldUnder(key, stamp)
     if (entry === null) return false
     this.#triesOf(entry, nowMs).startedStamp = stamp
     return true
   }
 
-  extend(req: string, leaseMs: number, { steadyMs }: Moment): 'extended' | 'stale' {
+  extend(req: string, leaseMs: number, { steadyMs }: CellTime): 'extended' | 'stale' {
     const record = this.#claims.of(req)
     if (record === undefined) return 'stale'
     this.#claims.extend(record, steadyMs + leaseMs)
     return 'extended'
   }
 
-  settle({ key, stamp, outcome }: Settlement, { nowMs }: Moment): SettleAnswer {
+  settle({ key, stamp, outcome }: Settlement, { nowMs }: CellTime): SettleAnswer {
     const entry = this.#heldUnder(key, stamp)
-    // Settled before, rescued, replaced: whatever it was, the task is not this holder's. Nothing changes.
+    // Settled before, rescued or replaced: the task is not held by this caller any more.
     if (entry === null) return 'stale'
     if (outcome.kind === 'done' || outcome.kind === 'obsolete') this.#end(entry, outcome.kind)
     else if (outcome.kind === 'dead') this.#bury(entry, nowMs, outcome.cause, outcome.error, outcome.failed)
@@ -166,15 +167,15 @@ export class MemoryCell {
     return 'settled'
   }
 
-  replay(key: string, { nowMs }: Moment): 'replayed' | 'live' | 'not-found' {
+  replay(key: string, { nowMs }: CellTime): 'replayed' | 'live' | 'not-found' {
     const grave = this.graves.get(key)
     if (grave === undefined) return 'not-found'
-    // A new task of the key is alive: it is another task, and waking the dead must not touch it.
+    // The key has a new live task, which must stay as it is.
     if (this.pool.has(key)) return 'live'
     this.graves.remove(key)
     const { body, priority, tags, createdMs, tries } = grave.entry
     const entry = new Entry(key, body, priority, tags, createdMs)
-    // The same task, so the same id: whoever did its work already can tell.
+    // The tries keep the id: a handler that did this task's work before can recognise it.
     entry.tries = tries && { ...tries, dueMs: nowMs, failures: 0, lost: 0, error: null, updatedMs: nowMs }
     this.#enter(entry, nowMs)
     return 'replayed'
@@ -186,14 +187,14 @@ export class MemoryCell {
     return 'purged'
   }
 
-  /** Answers whether it changed anything. */
+  /** Returns whether the hint was put. */
   put(
     { key, ringMs, failures, priority, isSuspect }: Hint,
     mode: 'set' | 'lower',
-    { nowMs }: Moment,
+    { nowMs }: CellTime,
   ): boolean {
     const old = this.pool.get(key)
-    // Whoever holds it settles it, or loses it to a rescue: either way it does not get lost here.
+    // A held hint is left to its holder, which settles it, or to the rescue after its lease: it is not lost.
     if (mode === 'lower' && old !== undefined && (old.claim !== null || this.dueMsOf(old) <= ringMs))
       return false
     if (old !== undefined) this.#replace(old)
@@ -217,13 +218,13 @@ export class MemoryCell {
     return entry.tries?.dueMs ?? ringMsOf(this.scoreOf(entry))
   }
 
-  /** Null before the first claim. */
+  /** Returns null before the first claim. */
   idOf(entry: Entry): string | null {
     const stamp = entry.tries?.firstStamp ?? entry.claim?.stamp
     return stamp === undefined ? null : taskId(this.topic, entry.key, stamp)
   }
 
-  #answer(record: ClaimRecord, { nowMs, steadyMs }: Moment, rescued: number): Claim {
+  #answer(record: ClaimRecord, { nowMs, steadyMs }: CellTime, rescued: number): Claim {
     const tasks: ClaimedTask[] = []
     const poisoned = this.#poisoned
     this.#poisoned = []
@@ -257,8 +258,8 @@ export class MemoryCell {
     }
   }
 
-  /** What expired claims still hold goes back, with the lost lease counted apart from failures. Answers how many. */
-  #rescue({ nowMs, steadyMs }: Moment, claimsMax: number): number {
+  /** Returns tasks of expired claims to their lanes, and counts the lost leases. Returns how many tasks wait again. */
+  #rescue({ nowMs, steadyMs }: CellTime, claimsMax: number): number {
     let rescued = 0
     let spread: number | null = null
     for (let n = 0; n < claimsMax; n++) {
@@ -273,7 +274,7 @@ export class MemoryCell {
     return rescued
   }
 
-  /** True when it waits again; false when that was its end. */
+  /** Returns true if the task waits again, false if it ended. */
   #lose(entry: Entry, record: ClaimRecord, nowMs: number, spread: number): boolean {
     if (entry.cancelled) {
       this.#end(entry, 'cancelled')
@@ -281,7 +282,7 @@ export class MemoryCell {
     }
     const tries = this.#triesOf(entry, nowMs)
     tries.lost++
-    // Only a start that was recorded, with nothing else running beside it, can convict.
+    // Poison only if `begin` recorded that the suspect was started, alone, under this claim.
     if (record.alone && tries.startedStamp === record.stamp) {
       this.#bury(entry, nowMs, 'poison', poisonText(tries.lost), false)
       this.#poisoned.push(entry.key)
@@ -293,7 +294,7 @@ export class MemoryCell {
     return true
   }
 
-  /** Never started: to the place it had, as if it had not been claimed. */
+  /** Returns a task that was never started to its lane and score, as if it had not been claimed. */
   #return(entry: Entry): void {
     const { alone, scores } = entry.claim as ClaimRecord
     const score = scores[entry.position] as number
@@ -303,7 +304,7 @@ export class MemoryCell {
     this.lanes.add(entry, score)
   }
 
-  /** A retry says what went wrong and counts a failure; a snooze does not. Both end a row of lost leases. */
+  /** A retry (`error` is not null) counts a failure; a snooze does not. Both reset the lost leases. */
   #again(entry: Entry, nowMs: number, delayMs: number, error: string | null): void {
     const tries = this.#triesOf(entry, nowMs)
     tries.deliveries++
@@ -342,7 +343,7 @@ export class MemoryCell {
     this.#wait(entry, dueMs, false)
   }
 
-  /** Out of everything that knows it. A holder finds its stamp outdated. */
+  /** Removes a task from lane or claim, pool and tags. Its holder's stamp becomes stale. */
   #detach(entry: Entry): void {
     if (entry.claim === null) this.lanes.remove(entry)
     else this.#claims.release(entry)

@@ -2,10 +2,10 @@ import { Heap } from '../../lib/heap.ts'
 import { ClaimRecord, type Entry } from './entry.ts'
 import type { Taken } from './lanes.ts'
 
-/** The prepare queue of a cell: what is claimed, under which stamp, and until when that is trusted. */
+/** The claims of a cell: which tasks are held, under which stamp, and when the lease ends. */
 export class Claims {
   readonly #byRequest = new Map<string, ClaimRecord>()
-  /** By the end of the lease, monotonic ms. */
+  /** Ordered by the end of the lease, in ms of the monotonic clock. */
   readonly #leases = new Heap<ClaimRecord>()
   #heldCount = 0
   #lastStamp = 0
@@ -14,7 +14,7 @@ export class Claims {
     return this.#heldCount
   }
 
-  /** Infinity: no claim is held. */
+  /** Returns Infinity if nothing is claimed. */
   nextLeaseEndMs(): number {
     return this.#leases.headScore()
   }
@@ -23,12 +23,12 @@ export class Claims {
     return this.#byRequest.get(req)
   }
 
-  /** A claim whose lease is over at `steadyMs`, or undefined. */
+  /** Returns a claim whose lease has expired at `steadyMs`, or undefined. */
   expired(steadyMs: number): ClaimRecord | undefined {
     return this.#leases.headScore() <= steadyMs ? this.#leases.head() : undefined
   }
 
-  /** The stamp only ever grows, also when the clock stands still or steps back. */
+  /** Creates a claim. Stamps grow strictly, also when the clock stands still or steps back. */
   hold(
     req: string,
     { members, scores }: Taken,
@@ -50,12 +50,12 @@ export class Claims {
     return record
   }
 
-  /** The stamp stays: an extension must never make its own holder stale. */
+  /** Moves the end of a lease. The stamp stays: an extension must not make its own holder stale. */
   extend(record: ClaimRecord, leaseEndMs: number): void {
     this.#leases.move(record, leaseEndMs)
   }
 
-  /** The entry is nobody's; with its last entry the claim is gone. */
+  /** Ends the claim of one entry. A claim without entries is deleted. */
   release(entry: Entry): void {
     const record = entry.claim as ClaimRecord
     entry.claim = null

@@ -1,19 +1,19 @@
 import type { HeapMember } from '../../lib/heap.ts'
 import type { DeadCause, Priority } from '../../task.ts'
 
-/** One live task. What most tasks never have (tries, tags, a claim) is null and costs a pointer. */
+/** One live task. Fields that most tasks never use (tries, tags, claim) are null, to save memory. */
 export class Entry implements HeapMember {
   readonly key: string
   readonly body: string
   readonly priority: Priority
   readonly tags: readonly string[] | null
   readonly createdMs: number
-  /** In its lane while it waits, in its claim's arrays while it is held. */
+  /** The index in its lane's heap while it waits, in its claim's arrays while it is held. */
   position = -1
-  /** The lane it waits in is its priority's, unless it is suspected of taking its process down. */
+  /** Waits in the suspects' lane instead of its priority's: it lost two leases in a row. */
   suspect = false
   claim: ClaimRecord | null = null
-  /** Cancelled while held: this attempt ends as it ends, and none follows. */
+  /** Cancelled while held: the current attempt is the last. */
   cancelled = false
   tries: Tries | null = null
 
@@ -32,15 +32,15 @@ export class Entry implements HeapMember {
   }
 }
 
-/** What is remembered of earlier claims, once there was one that did not end the task. */
+/** Earlier claims of a task, once one did not end it. */
 export interface Tries {
-  /** When it was to fire first; its lane only knows when it fires next. */
+  /** When the task was first due; its score in the lane is the next ring. */
   dueMs: number
-  /** Of the first claim: the id is made of it. */
+  /** The stamp of the first claim, from which the id is made. */
   firstStamp: number
   failures: number
   deliveries: number
-  /** Leases lost in a row: any outcome sets it back to 0. Never mixed with failures. */
+  /** Leases lost in a row, reset by any outcome. Counted apart from failures. */
   lost: number
   /** The stamp under which a suspect was started alone. */
   startedStamp: number
@@ -48,14 +48,14 @@ export interface Tries {
   updatedMs: number
 }
 
-/** One claim call. The lease belongs to it as a whole, so that extending it is one step whatever its size. */
+/** One claim call. It has one lease for all its tasks, so that extending it is one step, whatever its size. */
 export class ClaimRecord implements HeapMember {
-  /** The request that made it. */
+  /** The id of the request that made it. */
   readonly key: string
   readonly stamp: number
   readonly members: readonly Entry[]
   readonly scores: readonly number[]
-  /** Taken from the suspects: one task, by itself. */
+  /** Holds one suspect, by itself. */
   readonly alone: boolean
   /** Members not yet settled. */
   open: number
@@ -77,7 +77,7 @@ export class ClaimRecord implements HeapMember {
   }
 }
 
-/** A dead task with its body, apart from the living: a new task of the same key shares nothing with it. */
+/** A dead task with its body. A new task of the same key shares nothing with it. */
 export interface Grave {
   readonly entry: Entry
   readonly dueMs: number
@@ -86,12 +86,12 @@ export interface Grave {
   readonly error: string
 }
 
-/** ms * 1000 + failures: at one moment, what failed less often goes first. */
+/** ms * 1000 + failures: of two tasks that ring at the same time, the one with fewer failures goes first. */
 export function scoreOf(ringMs: number, failures: number): number {
   return ringMs * 1000 + failures
 }
 
-/** What is due at a moment has at most this score: three digits count failures. */
+/** The highest score of a task that is due at `ms`: the last three digits count failures. */
 export function lastScoreAt(ms: number): number {
   return scoreOf(ms, 999)
 }

@@ -1,11 +1,11 @@
 import { CELLS } from '../../values/cell.ts'
 import type { Grave } from './entry.ts'
 
-/** A million dead tasks per topic; those over 30 days old go when the next one comes. A limit on everything. */
+/** Limits: a million dead tasks per topic, each for 30 days. They are enforced when the next task dies. */
 const GRAVES_MAX_PER_CELL = Math.floor(1_000_000 / CELLS)
 const GRAVE_AGE_MAX_MS = 30 * 86_400_000
 
-/** The dead of a cell, oldest first (a Map keeps the order in which they came). */
+/** The dead tasks of a cell, oldest first: a Map keeps the order of insertion. */
 export class Graveyard {
   readonly #graves = new Map<string, Grave>()
 
@@ -25,7 +25,7 @@ export class Graveyard {
     return this.#graves.delete(key)
   }
 
-  /** Answers how many older graves had to go: the one of the same key, and those over the limits. */
+  /** Adds a grave. Returns how many older ones it replaced: that of the same key, and those over the limits. */
   bury(grave: Grave): number {
     let dropped = this.#graves.delete(grave.entry.key) ? 1 : 0
     this.#graves.set(grave.entry.key, grave)

@@ -3,13 +3,13 @@ import { Heap } from '../../lib/heap.ts'
 import { PRIORITIES } from '../../task.ts'
 import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
 
-/** Some entries with the scores they had, in the order in which they were taken. */
+/** Entries with the scores they had, in the order in which they were taken. */
 export interface Taken {
   readonly members: Entry[]
   readonly scores: number[]
 }
 
-/** The store of a cell: what waits for its time. Three lanes by priority, and the suspects apart. */
+/** The waiting tasks of a cell: three lanes by priority, and one for suspects. */
 export class Lanes {
   readonly #lanes = { high: new Heap<Entry>(), normal: new Heap<Entry>(), low: new Heap<Entry>() }
   readonly #suspects = new Heap<Entry>()
@@ -30,7 +30,7 @@ export class Lanes {
     return this.#of(entry).scoreOf(entry)
   }
 
-  /** Infinity: nothing waits. */
+  /** Returns Infinity if nothing waits. */
   nextRingMs(): number {
     const { high, normal, low } = this.#lanes
     return ringMsOf(Math.min(high.headScore(), normal.headScore(), low.headScore()))
@@ -40,7 +40,7 @@ export class Lanes {
     return ringMsOf(this.#suspects.headScore())
   }
 
-  /** What is due, high before normal before low. */
+  /** Takes due tasks, high before normal before low. */
   take(limit: number, nowMs: number, wholePrefixes: boolean): Taken {
     const taken: Taken = { members: [], scores: [] }
     for (const priority of PRIORITIES) {
@@ -50,7 +50,7 @@ export class Lanes {
     return taken
   }
 
-  /** One at a time, whatever the limit: nobody is to share a suspect's fate. */
+  /** Takes at most one suspect, whatever the limit: it may crash the process, and other tasks with it. */
   takeSuspect(limit: number, nowMs: number): Taken {
     const taken: Taken = { members: [], scores: [] }
     takeDue(this.#suspects, Math.min(1, limit), nowMs, taken)
@@ -72,7 +72,7 @@ function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, sco
   }
 }
 
-/** The limit fell inside a prefix: its members go back to wait for the rest, unless they are all that was taken. */
+/** If the limit split a prefix, puts its members back, unless nothing else was taken. */
 function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
   const next = lane.head()
   if (next === undefined) return

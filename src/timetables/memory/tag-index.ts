@@ -1,6 +1,6 @@
 import type { Entry } from './entry.ts'
 
-/** Which live tasks of a cell carry a tag. Tasks without tags never touch it. */
+/** The live tasks of a cell by tag. Tasks without tags cost nothing here. */
 export class TagIndex {
   readonly #byTag = new Map<string, Set<Entry>>()
 

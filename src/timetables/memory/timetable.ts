@@ -26,17 +26,17 @@ import type { RingTime } from '../../values/ring-time.ts'
 import type { Filling, Frontier, Hint, HintTable } from '../../hint-table.ts'
 import { compareKeys } from '../../values/list-position.ts'
 import { finiteOrNull } from '../../values/ring-time.ts'
-import { MemoryCell, type Moment, type Rings } from './cell.ts'
+import { MemoryCell, type CellTime, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
-/** A wake is a function call here and cannot be lost; pullers look by themselves only because a wall clock can step. */
+/** A wake is a function call here and cannot be lost. Pullers poll only because the wall clock can step. */
 const LOOK_MS = 10_000
 
-/** Hints of a topic that are kept here at once: some 200 bytes each. */
+/** The most hints of a topic that are kept at once, at some 200 bytes each. */
 const RESIDENT_MAX = 500_000
 
-/** Each table has an epoch of its own, and only one: nothing is lost here but with the table itself. */
+/** Numbers the tables. Each has one epoch for its whole life: it loses nothing before it ends. */
 let tables = 0
 
 const NEVER = Number.POSITIVE_INFINITY
@@ -44,17 +44,17 @@ const NEVER = Number.POSITIVE_INFINITY
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
   readonly watchers: Set<Watcher>
-  /** How far it was filled from a ledger. */
+  /** How far the topic was filled from a ledger. */
   frontier: Frontier | null
 }
 
-/** The timetable of one process: nothing outlives it. Each call takes effect before it returns its promise. */
+/** The timetable of one process, in memory. Each call takes effect before it returns its promise. */
 export class MemoryTimetable implements TaskStore, HintTable {
   readonly features = NO_LEDGER
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number
-  /** Of topics of which only some cells are pulled here. */
+  /** The cells that this process pulls, for topics that are restricted by `keepOnly`. */
   readonly #keptCells = new Map<string, ReadonlySet<number>>()
   readonly #clock: Clock
   readonly #random: Random
@@ -70,11 +70,11 @@ export class MemoryTimetable implements TaskStore, HintTable {
   }
 
   async schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]> {
-    return this.#change(topic, entries, (cell, entry, moment) => cell.schedule(entry, moment, mergeMs))
+    return this.#change(topic, entries, (cell, entry, time) => cell.schedule(entry, time, mergeMs))
   }
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    return this.#change(topic, places, (cell, { key }, moment) => cell.cancel(key, moment))
+    return this.#change(topic, places, (cell, { key }, time) => cell.cancel(key, time))
   }
 
   async reschedule(
@@ -83,37 +83,37 @@ export class MemoryTimetable implements TaskStore, HintTable {
     when: RingTime,
     mergeMs: number,
   ): Promise<RescheduleAnswer[]> {
-    return this.#change(topic, places, (cell, { key }, moment) => cell.reschedule(key, when, moment, mergeMs))
+    return this.#change(topic, places, (cell, { key }, time) => cell.reschedule(key, when, time, mergeMs))
   }
 
   async claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
-    const moment = this.#moment()
+    const time = this.#time()
     const cell = this.#cell(at)
     const before = cell.nextRings()
-    const claim = cell.claim(request, moment)
-    // What a rescue put back may ring for other consumers, too.
-    if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, moment)
+    const claim = cell.claim(request, time)
+    // Tasks that the rescue put back may ring for other consumers.
+    if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, time)
     return claim
   }
 
   async look(at: CellAddress): Promise<Look> {
-    return this.#cell(at).look(this.#moment())
+    return this.#cell(at).look(this.#time())
   }
 
   async begin(at: CellAddress, key: string, stamp: number): Promise<boolean> {
-    return this.#cell(at).begin(key, stamp, this.#moment())
+    return this.#cell(at).begin(key, stamp, this.#time())
   }
 
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
-    return this.#cell(at).extend(req, leaseMs, this.#moment())
+    return this.#cell(at).extend(req, leaseMs, this.#time())
   }
 
   async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
     const target = this.#cell({ topic, cell })
-    const moment = this.#moment()
+    const time = this.#time()
     const before = target.nextRings()
-    const answers = settlements.map((settlement) => target.settle(settlement, moment))
-    this.#wakeIfNearer(topic, cell, before, moment)
+    const answers = settlements.map((settlement) => target.settle(settlement, time))
+    this.#wakeIfNearer(topic, cell, before, time)
     return answers
   }
 
@@ -125,7 +125,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     return grave === undefined ? null : viewOfDead(home, grave)
   }
 
-  /** Looks at every task of the topic, cell by cell, and lets the event loop breathe in between. */
+  /** Scans all tasks of the topic, and yields to the event loop between cells. */
   async list(topic: string, query: ListQuery): Promise<EntryView[]> {
     const page = new Page(query)
     for (const cell of this.#topic(topic).cells) {
@@ -154,7 +154,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
 
   async forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]> {
     const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
-    // What is overdue is due now: it belongs to the step that now lies in.
+    // Overdue tasks count as due now.
     const nowMs = this.#clock.now()
     for (const cell of this.#topic(topic).cells) {
       for (const lane of cell.lanes.all())
@@ -191,7 +191,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
   }
 
   async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
-    return this.#change(topic, places, (cell, { key }, moment) => cell.replay(key, moment))
+    return this.#change(topic, places, (cell, { key }, time) => cell.replay(key, time))
   }
 
   async purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
@@ -201,7 +201,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
   async put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number> {
     const keptCells = this.#keptCells.get(topic)
     const kept = keptCells === undefined ? hints : hints.filter(({ cell }) => keptCells.has(cell))
-    const changed = this.#change(topic, kept, (cell, hint, moment) => cell.put(hint, mode, moment))
+    const changed = this.#change(topic, kept, (cell, hint, time) => cell.put(hint, mode, time))
     return changed.filter(Boolean).length
   }
 
@@ -210,7 +210,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     this.#keptCells.set(topic, keptCells)
     for (const [number, cell] of this.#topic(topic).cells.entries()) {
       if (keptCells.has(number)) continue
-      // What is held stays until it is settled.
+      // Held tasks stay until they are settled.
       for (const [key, { claim }] of cell.pool) if (claim === null) cell.drop(key)
     }
   }
@@ -260,41 +260,41 @@ export class MemoryTimetable implements TaskStore, HintTable {
     this.#topics.clear()
   }
 
-  /** One step per place, at one moment; then one wake for each cell whose next ring came nearer. */
+  /** Runs one step per place, all at the same time; then one wake for each cell whose next ring came nearer. */
   #change<P extends Place, A>(
     topic: string,
     places: readonly P[],
-    step: (cell: MemoryCell, place: P, moment: Moment) => A,
+    step: (cell: MemoryCell, place: P, time: CellTime) => A,
   ): A[] {
     const { cells } = this.#topic(topic)
-    const moment = this.#moment()
-    if (places.length === 1) return [this.#changeOne(topic, places[0] as P, moment, step)]
+    const time = this.#time()
+    if (places.length === 1) return [this.#changeOne(topic, places[0] as P, time, step)]
     const ringsBefore = new Map<number, Rings>()
     const answers = places.map((place) => {
       const cell = cells[place.cell] as MemoryCell
       if (!ringsBefore.has(place.cell)) ringsBefore.set(place.cell, cell.nextRings())
-      return step(cell, place, moment)
+      return step(cell, place, time)
     })
-    for (const [cell, before] of ringsBefore) this.#wakeIfNearer(topic, cell, before, moment)
+    for (const [cell, before] of ringsBefore) this.#wakeIfNearer(topic, cell, before, time)
     return answers
   }
 
-  /** Single calls come by the hundred thousand: no bookkeeping for many cells. */
+  /** The same for a single place, without a Map: such calls come by the hundred thousand. */
   #changeOne<P extends Place, A>(
     topic: string,
     place: P,
-    moment: Moment,
-    step: (cell: MemoryCell, place: P, moment: Moment) => A,
+    time: CellTime,
+    step: (cell: MemoryCell, place: P, time: CellTime) => A,
   ): A {
     const cell = this.#cell({ topic, cell: place.cell })
     const before = cell.nextRings()
-    const answer = step(cell, place, moment)
-    this.#wakeIfNearer(topic, place.cell, before, moment)
+    const answer = step(cell, place, time)
+    this.#wakeIfNearer(topic, place.cell, before, time)
     return answer
   }
 
-  /** Lanes and suspects apart: a suspect that waits past its time must not keep other rings from being told. */
-  #wakeIfNearer(topic: string, cell: number, before: Rings, { nowMs }: Moment): void {
+  /** Compares lanes and suspects separately: a suspect that waits past its time must not suppress other wakes. */
+  #wakeIfNearer(topic: string, cell: number, before: Rings, { nowMs }: CellTime): void {
     const { cells, watchers } = this.#topic(topic)
     const now = (cells[cell] as MemoryCell).nextRings()
     const nearer = [
@@ -306,7 +306,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
   }
 
-  #moment(): Moment {
+  #time(): CellTime {
     return { nowMs: this.#clock.now(), steadyMs: this.#clock.monotonicNow() }
   }
 
@@ -317,11 +317,11 @@ export class MemoryTimetable implements TaskStore, HintTable {
   #topic(name: string): TopicCells {
     const known = this.#topics.get(name)
     if (known !== undefined) return known
-    // What comes late must not be told that it is in.
+    // After `close` a write must fail, not be answered as accepted.
     if (this.#isClosed) throw new TocsinError('closed', 'this timetable was closed')
     const watchers = new Set<Watcher>()
     const cells = Array.from({ length: CELLS }, (_, cell) => {
-      // Not before the step is over: a fence runs the user's abort listeners, and they may call us again.
+      // After the step: a fence runs the user's abort listeners, which may call this timetable again.
       const fence = (key: string, stamp: number, cause: 'cancelled' | 'replaced') =>
         queueMicrotask(() => {
           for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)

@@ -1,4 +1,4 @@
-/** What onlookers see of a cell. Nothing here changes anything. */
+/** Read-only views of a cell's tasks. */
 import { prefixOf } from '../../values/cell.ts'
 import { comparePositions, positionOf } from '../../values/list-position.ts'
 import { taskId } from '../../task.ts'
@@ -62,11 +62,11 @@ function selects(what: Selection, entry: Entry): boolean {
   return 'all' in what || prefixOf(entry.key) === what.prefix
 }
 
-/** The first `limit` tasks of the query's order, found in one pass over any number of cells. */
+/** Collects the first `limit` tasks of a query, in one pass over any number of cells. */
 export class Page {
   readonly #query: ListQuery
   #found: EntryView[] = []
-  /** Once there are enough, what comes after this one need not be looked at. */
+  /** The position of the last task, once there are enough: later tasks are skipped. */
   #cut: ListPosition | null = null
 
   constructor(query: ListQuery) {
@@ -87,7 +87,7 @@ export class Page {
     return this.#found
   }
 
-  /** The cheap questions first: a view is only built for what may end up on the page. */
+  /** A cheap check before a view is built. */
   #mayBelong(cell: MemoryCell, entry: Entry): boolean {
     const failures = entry.tries?.failures ?? 0
     const position = { ringMs: ringMsOf(cell.scoreOf(entry)), failures, key: entry.key }
