@@ -1,9 +1,10 @@
 /**
- * The rows of a report as bars, in an SVG that needs nothing from outside: GitHub shows it as an image. It brings
- * its own light background, so that it reads the same on a dark page.
+ * Draws the rows of a report as bars, in a self-contained SVG that GitHub shows as an image. It has its own light
+ * background, so that it is legible on a dark page, too.
  */
 import { describeMachine } from './machine.mjs'
 import {
+  describeRuns,
   describeVersions,
   figuresOf,
   figureText,
@@ -65,8 +66,8 @@ export function chart(report) {
     parts.push(...panel.parts)
     y = panel.y
   }
-  const times =
-    runs === 1 ? 'One run.' : `Bars: median of ${runs} runs. Thin lines: from the lowest to the highest.`
+  const measured = describeRuns(report)
+  const times = runs === 1 ? 'One run.' : `Bars: ${measured}. Thin lines: from the lowest to the highest.`
   parts.push(text(MARGIN, y + 22, times, { size: 12, fill: QUIET }))
   return svg(y + 44, title, parts)
 }
@@ -120,7 +121,7 @@ function barOf(row, left, y, scale, fill) {
   const end = left + Math.max(scale(row.median), scale(highest))
   const spread = `<line x1="${px(left + scale(lowest))}" y1="${middle}" x2="${px(left + scale(highest))}" y2="${middle}" stroke="${INK}" stroke-opacity="0.55"/>`
   return [
-    // What is next to nothing still shows that it was measured.
+    // A bar of almost 0 stays visible.
     rect(left, y, Math.max(1.5, scale(row.median)), BAR_HEIGHT, fill, 2),
     ...(highest > lowest ? [spread] : []),
     text(px(end + 8), middle + 4.5, figureText(row.median), { size: 12 }),

@@ -1,6 +1,6 @@
 /**
- * Tocsin with 1, 2 and 4 processes that consume one topic in Redis, and a handler that waits: what more nodes are worth
- * where the work is elsewhere. Each measurement has a Redis server and processes of its own (bench/cluster-node.mjs).
+ * The throughput of 1, 2 and 4 processes that consume one topic in Redis. The handler only waits, as for a remote
+ * service. Each measurement has its own Redis server and processes (bench/cluster-node.mjs).
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,15 +12,15 @@ import { orders } from './load.mjs'
 import { redisInfo, SETTINGS_TEXT, startRedis } from './redis-server.mjs'
 
 const NODES = [1, 2, 4]
-/** Few enough that no node has much to do by itself: 16 ÷ 10 ms is at most 1,600 tasks per second and node. */
+/** Low enough that no node is busy: 16 ÷ 10 ms is at most 1,600 tasks per second and node. */
 const CONCURRENCY = 16
 const WORK_MS = 10
-/** To each node, so that each measurement takes as long: about five seconds. */
+/** Per node, so that each measurement takes about five seconds. */
 const TASKS_PER_NODE = 8_000
 const WARM_UP_PER_NODE = 1_000
 const TOPIC = 'orders'
 const SLOTS = 16
-/** For so long nothing happens before the tasks are due. */
+/** The pause between the last schedule and the time the tasks are due. */
 const SETTLE_MS = 1_000
 
 const seriesOf = (nodes) => `${nodes} ${nodes === 1 ? 'node' : 'nodes'}`
@@ -47,7 +47,7 @@ export const name = 'cluster'
 export const title = 'One topic, consumed by several processes'
 export const figureIds = [FIGURE.id, EMPTY_CLAIMS.id]
 export const notes = [
-  `Redis without persistence (${SETTINGS_TEXT}), on the same machine, as are all nodes. Handlers wait ${WORK_MS} ms, ${CONCURRENCY} at a`,
+  `Redis without persistence (${SETTINGS_TEXT}), on the same machine as all nodes. Handlers wait ${WORK_MS} ms, ${CONCURRENCY} at a`,
   `time in each node: no more than ${((CONCURRENCY * 1000) / WORK_MS).toLocaleString('en-US')} tasks per second and node. ${TASKS_PER_NODE.toLocaleString('en-US')} tasks to each node, all due at one instant, ${SLOTS} slots;`,
   'from the start of the first handler to the end of the last.',
 ]
@@ -64,7 +64,7 @@ export const targets = [
   },
 ]
 
-/** Of what was measured; known once the suite has run. */
+/** Versions of what was measured; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count = TASKS_PER_NODE, progress }) {
@@ -75,7 +75,7 @@ export async function run({ runs, count = TASKS_PER_NODE, progress }) {
     ...(seriesOf(nodes) === MOST ? { ratioTo: FEWEST } : {}),
     runs: [],
   }))
-  // They take turns, so that a slow minute of the machine hits all of them.
+  // The series alternate, so that a slow minute of the machine affects all of them.
   for (let nth = 1, step = 0; nth <= runs; nth++)
     for (const [i, nodes] of NODES.entries()) {
       progress(`${++step} of ${runs * NODES.length}: run ${nth}, ${FIGURE.id}, ${seriesOf(nodes)}`)
@@ -85,7 +85,7 @@ export async function run({ runs, count = TASKS_PER_NODE, progress }) {
   return [...rows, ...(await emptyClaims())]
 }
 
-/** Once: it is a count of what is done, not of how fast. */
+/** One run only: it counts claims, which does not depend on the speed of the machine. */
 async function emptyClaims() {
   const { Tocsin } = await import('tocsin')
   const [owners, turns] = [await startRedis(), await startRedis()]
@@ -114,7 +114,7 @@ async function emptyClaims() {
 }
 
 async function prepare() {
-  // The server is ended by what runs when a process exits, which a signal by itself does not lead to.
+  // The Redis server is stopped by an 'exit' listener, which a signal alone would not run.
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],
@@ -125,9 +125,9 @@ async function prepare() {
   if (!isThere) throw new Error(`the suite ${name} needs redis-server`)
 }
 
-/** Tasks per second of so many nodes. */
+/** Measures the tasks per second of this many nodes. */
 async function measured(nodes, count) {
-  // Here, not above: who measures something else need not have it built.
+  // Imported here: other suites do not need the built package.
   const { Tocsin } = await import('tocsin')
   const redis = await startRedis()
   const toc = await Tocsin.open({ timetable: `redis://127.0.0.1:${redis.port}`, node: 'bench' })
@@ -137,7 +137,7 @@ async function measured(nodes, count) {
     const topic = toc.topic(TOPIC, { slots: SLOTS })
     for (let n = 0; n < nodes; n++) workers.push(new Worker(redis.port, n))
     await dealt(toc, nodes)
-    // Lets the compiler see the code that will be measured, and says how fast tasks are scheduled here.
+    // Warms up the compiler, and measures how fast tasks are scheduled on this machine.
     const warmUps = WARM_UP_PER_NODE * nodes
     const startedMs = Date.now()
     await topic.scheduleMany(orders(count, warmUps, () => ({ delay: 0 })))
@@ -146,7 +146,7 @@ async function measured(nodes, count) {
     for (const worker of workers) worker.reset()
     const dueMs = Math.ceil(Date.now() + SETTLE_MS + (3 * count) / perMs)
     await topic.scheduleMany(orders(0, count, () => ({ at: dueMs })))
-    if (Date.now() >= dueMs) throw new Error('the tasks were due before they were all there')
+    if (Date.now() >= dueMs) throw new Error('the tasks were due before all of them were scheduled')
     await dealt(toc, nodes)
     await until(() => handledBy(workers) >= count, 'all tasks')
     await until(async () => (await topic.counts()).claimed === 0, 'all outcomes')
@@ -162,7 +162,7 @@ async function measured(nodes, count) {
   }
 }
 
-/** So many nodes have all slots, each slot one of them, and none more than one more than another. */
+/** Waits until every slot has exactly one owner, and the nodes' numbers of slots differ by at most one. */
 async function dealt(toc, nodes) {
   await until(async () => {
     const shares = (await toc.nodes())
@@ -186,7 +186,7 @@ async function until(holds, what, withinMs = 120_000) {
     if (performance.now() - startedMs > withinMs) throw new Error(`waited ${withinMs} ms for ${what}`)
 }
 
-/** A node: a process that consumes the topic and says what it has done. */
+/** A node: a process that consumes the topic and reports what it has handled. */
 class Worker {
   #child
   handled = 0

@@ -1,4 +1,4 @@
-/** Rows of figures as a table for people. */
+/** Formats the rows of figures as a table. */
 import { describeMachine } from './machine.mjs'
 import { ratio, rounded } from './targets.mjs'
 
@@ -17,14 +17,14 @@ export function withMedians(rows) {
   return all.map((row) => withRatio(row, all))
 }
 
-/** Where a row says what to divide it by, its quotient, so that the file has it too. */
+/** Adds the quotient to a row that has `ratioTo`, so that the stored file contains it. */
 function withRatio({ runs, ...row }, all) {
   const other = all.find(({ id, series }) => id === row.id && series === row.ratioTo)
   const quotient = ratio(row, other)
   return { ...row, ...(quotient === null ? {} : { ratio: rounded(quotient) }), runs }
 }
 
-/** Rates to three digits: the fourth is noise. */
+/** Rounds to three digits: the fourth is noise. */
 export function figureText(value) {
   if (value === 0) return '0'
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))))
@@ -35,7 +35,7 @@ export function figureText(value) {
 
 export const seriesOf = (rows) => [...new Set(rows.map(({ series }) => series))]
 
-/** The rows of each figure, in the order in which the suite gave them. */
+/** Groups the rows by figure, in the order of the suite. */
 export function figuresOf(rows) {
   const figures = new Map()
   for (const row of rows) figures.set(row.id, [...(figures.get(row.id) ?? []), row])
@@ -43,8 +43,8 @@ export function figuresOf(rows) {
 }
 
 /**
- * The row that says by `ratioTo` what to divide it by, ÷ that; where none does, the last series by the first, for
- * rates. Null where that says nothing.
+ * Divides the row that has `ratioTo` by the series that it names; if no row has it, the last series by the first, for
+ * rates. Returns null if there is nothing to divide.
  */
 export function ratioOf(figure, series) {
   const of = (name) => figure.find((row) => row.series === name)
@@ -54,7 +54,7 @@ export function ratioOf(figure, series) {
   return ratio(of(series.at(-1)), of(series[0]))
 }
 
-/** What is divided by what, where a row says so. */
+/** The heading of the ratio: what is divided by what, if a row has `ratioTo`. */
 export function ratioTitle(rows) {
   const asked = rows.find(({ ratioTo }) => ratioTo !== undefined)
   return asked === undefined ? 'ratio' : `${asked.series} ÷ ${asked.ratioTo}`
@@ -64,20 +64,28 @@ export function ratioText(value) {
   return value < 0.1 ? String(Number(value.toPrecision(2))) : value.toFixed(value < 10 ? 2 : 1)
 }
 
+/** Says how often the figures were measured. Some are measured once, since they count instead of measuring a speed. */
+export function describeRuns({ runs, rows }) {
+  if (runs === 1) return 'one run'
+  const once = figuresOf(rows).filter((figure) => figure.every((row) => row.runs.length === 1))
+  const titles = once.map(([{ title }]) => `'${title}'`).join(', ')
+  return titles === '' ? `median of ${runs} runs` : `median of ${runs} runs; ${titles}: one run`
+}
+
 /** 'Redis 7.0.15, BullMQ 6.7.0' */
 export const describeVersions = (versions) =>
   Object.entries(versions)
     .map(([name, version]) => `${name} ${version}`)
     .join(', ')
 
-/** All runs of a figure on one line: as the formatter of this repository wants it, and as a reader does. */
+/** Prints all runs of a figure on one line, as the formatter of this repository does. */
 export function json(report) {
   const text = JSON.stringify(report, null, 2)
   return `${text.replaceAll(/\[\s+([-\d.,\s]+?)\s+\]/g, (_, numbers) => `[${numbers.split(/,\s+/).join(', ')}]`)}\n`
 }
 
 export function table(report) {
-  const { title, notes, runs, machine, rows, tookS, versions = {}, targets = [] } = report
+  const { title, notes, machine, rows, tookS, versions = {}, targets = [] } = report
   const series = seriesOf(rows)
   const figures = figuresOf(rows)
   const head = ['', '', ...series, ...(series.length > 1 ? [ratioTitle(rows)] : [])]
@@ -87,10 +95,9 @@ export function table(report) {
     const quotient = ratioOf(figure, series)
     return [figure[0].title, figure[0].unit, ...values, ...(quotient === null ? [] : [ratioText(quotient)])]
   })
-  const times = runs === 1 ? 'one run' : `median of ${runs} runs`
   return [
     '',
-    `${title}; tocsin ${machine.tocsin}, ${machine.date.slice(0, 10)}, ${times}, ${tookS} s`,
+    `${title}; tocsin ${machine.tocsin}, ${machine.date.slice(0, 10)}, ${describeRuns(report)}, ${tookS} s`,
     describeMachine(machine),
     ...(Object.keys(versions).length === 0 ? [] : [describeVersions(versions)]),
     '',
@@ -116,7 +123,7 @@ function verdictLines(verdicts) {
   ]
 }
 
-/** Two columns of text, then numbers to the right. */
+/** Aligns two columns of text to the left, and the numbers after them to the right. */
 function aligned(lines) {
   const widths = lines[0].map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)))
   return lines.map((line) =>

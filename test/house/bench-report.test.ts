@@ -195,6 +195,18 @@ describe('a verdict', () => {
   })
 })
 
+test('a figure that was measured once is not called a median of all runs', () => {
+  const rows = withMedians([
+    { ...bulk, series: 'Tocsin', runs: [1, 2, 3] },
+    { ...p99, series: 'Tocsin', runs: [5] },
+  ])
+  const report = { title: 't', notes: [], runs: 3, tookS: 1, machine: MACHINE, rows }
+  const words = `median of 3 runs; '${p99.title}': one run`
+  expect(table(report)).toContain(words)
+  expect(chart(report)).toContain(`Bars: ${words}.`)
+  expect(chart({ ...report, rows: ROWS })).toContain('Bars: median of 3 runs. Thin')
+})
+
 test('every target is about a figure of its suite', () => {
   for (const { figureIds, targets = [] } of suites)
     for (const { figure } of targets) expect(figureIds).toContain(figure)
