@@ -1,9 +1,9 @@
-/** A measurement in a process of its own: what one leaves to the garbage collector does not burden the next. */
+/** Runs a measurement in its own process, so that the garbage of one does not slow down the next. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** What the script sends before it ends. `execPath` is what runs it, where that is not this Node.js. */
+/** Returns the message that the script sends before it ends. `execPath` runs it, if not this Node.js. */
 export async function answerOf(script, args, { what, execPath = process.execPath, execArgv = [] }) {
   const child = fork(fileURLToPath(new URL(script, import.meta.url)), args, {
     execPath,

@@ -1,13 +1,13 @@
 /**
  * A node of the suite 'cluster': `node bench/cluster-node.mjs <port of Redis> <name> <topic> <concurrency> <work ms>`.
- * Says now and then how many tasks have ended since, when the first began (null: none did), and when the last ended.
+ * Reports now and then how many tasks have ended since the last report, when the first began (or null) and the last ended.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin } from 'tocsin'
 
 const TELL_EVERY_MS = 100
 
-// Whoever started us is gone, and the server with it: the client would try to reconnect for ever.
+// The parent process is gone, and the server with it: without this the client would reconnect for ever.
 process.on('disconnect', () => process.exit())
 
 const [port, node, topic, concurrency, workMs] = process.argv.slice(2)

@@ -1,4 +1,4 @@
-/** What the disk gives: how often in a second 4 KiB can be written and waited for. */
+/** Measures the disk: how many times per second 4 KiB can be written and synced. */
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { withFolder } from './queue-suite.mjs'
@@ -8,7 +8,7 @@ const BLOCK = Buffer.alloc(4_096, 'x')
 const FOR_MS = 1_000
 const HOW = 'append 4 KiB and fdatasync, one after the other, for a second'
 
-/** A step of a plan, so that the disk has a turn as well, once in each run; and a note on what it gave. */
+/** A step of a plan that measures the disk once in each run, and a note with the result. */
 export function turnOfDisk() {
   const syncs = []
   return {

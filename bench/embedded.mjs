@@ -1,6 +1,6 @@
 /**
- * Tocsin without a server, its tasks in a SQLite file that is on the disk before a call is answered; beside bunqueue,
- * which does the like on Bun, and BullMQ, which needs a Redis server.
+ * Tocsin without a server: its tasks are in a SQLite file, synced before a call is answered. Compared with bunqueue, which
+ * is embedded as well and runs on Bun, and with BullMQ, which needs a Redis server.
  */
 import { turnOfDisk } from './disk.mjs'
 import { FIGURES } from './embedded-figures.mjs'
@@ -21,7 +21,7 @@ const CONTENDERS = [
 export const name = 'embedded'
 export const title = 'Durable timers without a server'
 export const figureIds = idsIn(FIGURES)
-/** Also what the disk gave, once the suite has run. */
+/** `run` adds the result of the disk. */
 export const notes = [
   'Tocsin: a ledger in SQLite (WAL, synchronous FULL): on the disk before a call is answered. Ended tasks stay for a week.',
   `BullMQ: Redis without persistence (${SETTINGS_TEXT}), on the same machine; addBulk of 500, 2 at a time, removeOnComplete.`,
@@ -37,7 +37,7 @@ export const targets = [
   { id: 'P15', title: 'bulk schedule', figure: 'embedded-bulk', ...more, to: LIKE_US, must: 2, aim: 8 },
 ]
 
-/** Who was measured; known once the suite has run. */
+/** Versions of the contenders; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count, figureIds: wanted, progress }) {

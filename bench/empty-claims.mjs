@@ -1,7 +1,7 @@
 /**
- * How many claims find nothing, counted on a real Redis: four nodes, 16 slots, the same tasks. With owned slots, as Tocsin
- * deals them; and as pull jobs that take turns by INCR and modulo, each asking again at once when it got something, else
- * after a tenth of a second.
+ * Counts claims that return nothing, on a real Redis: four nodes, 16 slots, the same tasks. First with owned slots, as
+ * Tocsin assigns them; then with pull jobs that take turns by INCR and modulo. A pull job polls again at once if it got a
+ * task, else after 100 ms.
  */
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,31 +13,31 @@ const SLOTS = 16
 const BATCH = 500
 const IDLE_MS = 100
 
-/** Takes what is due of one slot. */
+/** Takes the due tasks of one slot. */
 const TAKE = `local due = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
 if #due > 0 then redis.call('ZREM', KEYS[1], unpack(due)) end
 return #due`
 
-/** Tasks at even distances over the span, the first a second from now. */
+/** Spreads the tasks evenly over the span; the first is due in one second. */
 function timesOf(count, spanMs) {
   const startMs = Date.now() + 1_000
   return (n) => startMs + (n * spanMs) / count
 }
 
-/** `startNodes` starts so many consumers of the topic, and answers how to stop them, and how many tasks they had. */
+/** `startNodes` starts consumers of the topic, and returns how to stop them and how many tasks they have handled. */
 export async function emptyClaimsOfOwners({ port, topic, toc, startNodes }, count, spanMs) {
   const { loadScripts } = await import('../dist/timetables/redis/scripts.js')
   const nodes = await startNodes(NODES)
   const monitor = new Monitor(port, loadScripts().claim.sha)
   try {
-    // The first look at each cell is not what is measured.
+    // The first claim of each cell is not counted.
     await sleep(2_000)
     monitor.reset()
     const at = timesOf(count, spanMs)
     await toc.topic(topic).scheduleMany(orders(0, count, (n) => ({ at: Math.round(at(n)) })))
     await sleep(spanMs + 2_000)
     if (nodes.handled() !== count) throw new Error(`${nodes.handled()} of ${count} tasks were handled`)
-    // Some bring two tasks that were due within a millisecond or two; far fewer, and it was not these that were counted.
+    // Some claims return two tasks that were due within a millisecond or two. With far fewer, the count is wrong.
     const { claims, fruitful } = monitor
     if (fruitful < count / 2 || claims < fruitful)
       throw new Error(`${fruitful} of ${claims} claims for ${count}`)
@@ -78,7 +78,7 @@ export async function emptyClaimsOfTurns(port, count, spanMs) {
   }
 }
 
-/** Counts claims, and those that took something: only these put it among what is held. */
+/** Counts claims, and those that took a task: only they write to the key of held tasks. */
 class Monitor {
   #socket
   #rest = ''

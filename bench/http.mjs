@@ -37,7 +37,7 @@ export const targets = [
   },
 ]
 
-/** Of what was measured; known once the suite has run. */
+/** Versions of what was measured; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count, figureIds: wanted, progress }) {
@@ -47,7 +47,7 @@ export async function run({ runs, count, figureIds: wanted, progress }) {
 }
 
 async function prepare() {
-  // Servers are ended by what runs when a process exits, which a signal by itself does not lead to.
+  // Servers are stopped by an 'exit' listener, which a signal alone would not run.
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],

@@ -1,6 +1,6 @@
 /**
  * The figures of the suite 'in-process'. Each is measured on a topic with default settings and `pending` tasks due in
- * 30 days, and answers a number for each of its rows.
+ * 30 days, and returns a number for each of its rows.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
@@ -50,7 +50,7 @@ export const FIGURES = [
     rows: rate('cancel', 'cancel() by key, concurrent'),
     count: COUNT,
     async measure(topic, { pending, count }) {
-      // Tasks of their own, so that as many stay pending as there were; not in the order they came in.
+      // Cancels extra tasks, so that the number of pending ones stays the same; not in the order of scheduling.
       await topic.scheduleMany(orders(pending, count))
       const keys = shuffled(Array.from({ length: count }, (_, i) => keyOf(pending + i)))
       let cancelled = 0
@@ -117,7 +117,7 @@ async function drained(topic, { pending, count }, consume) {
   const consumer = consume(tally.note)
   if (Date.now() >= dueMs) throw new Error('this machine is too slow to schedule the burst before it is due')
   await tally.reached
-  // The last handler has ended; its outcome is on its way.
+  // The last handler has ended; its outcome may not be recorded yet.
   for (let counts = await topic.counts(); counts.claimed > 0 || counts.pending > pending;) {
     await turn()
     counts = await topic.counts()

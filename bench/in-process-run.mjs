@@ -8,19 +8,19 @@ const WARM_UP_PENDING = 20_000
 const [figureId, pending] = process.argv.slice(2)
 const figure = FIGURES.find(({ id }) => id === figureId)
 
-// Lets the compiler see the code that will be measured, so that few pending tasks are no disadvantage to many.
+// Warms up the compiler: otherwise the series that is measured with fewer pending tasks would be at a disadvantage.
 const warmUpCount = Math.ceil(figure.count / 10)
 await withPending(WARM_UP_PENDING, (topic, given) => figure.measure(topic, { ...given, count: warmUpCount }))
 const measured = await withPending(Number(pending), (topic, given) =>
   figure.measure(topic, { ...given, count: figure.count }),
 )
 
-// By hand (for a profile with --cpu-prof, say) there is nobody to send it to.
+// Started by hand (for a profile with --cpu-prof, say) there is no parent process to send it to.
 if (process.send === undefined) console.log(measured)
 else process.send(measured)
 process.disconnect?.()
 
-/** A new Tocsin with so many tasks due in 30 days, and what one of them weighs. */
+/** Opens a new Tocsin with this many tasks due in 30 days, and measures the memory of one of them. */
 async function withPending(pendingCount, work) {
   const toc = await Tocsin.open({ timetable: 'memory:' })
   const topic = toc.topic('orders')

@@ -6,7 +6,7 @@ import { getHeapStatistics } from 'node:v8'
 import { answerOf } from './child.mjs'
 import { FIGURES } from './in-process-figures.mjs'
 
-/** In MiB, for 5,000,000 tasks and some air: the limit that Node.js sets itself depends on the machine. */
+/** In MiB, enough for 5,000,000 tasks. Set explicitly, since the default of Node.js depends on the machine. */
 const HEAP_MIB = 8_192
 const heapMibByDefault = Math.round(getHeapStatistics().heap_size_limit / 2 ** 20)
 
@@ -25,7 +25,7 @@ export async function run({ runs, pending = PENDING, figureIds: wanted, progress
   const rows = new Map()
   const steps = runs * figures.length * pending.length
   let step = 0
-  // A run goes through everything before the next begins, so that a slow minute of the machine hits all figures.
+  // Each run measures all figures before the next begins, so that a slow minute of the machine affects all of them.
   for (let nth = 1; nth <= runs; nth++)
     for (const figure of figures)
       for (const count of pending) {

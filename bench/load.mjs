@@ -1,4 +1,4 @@
-/** What the measurements are made of: tasks, a stopwatch, a scale. */
+/** Tools of the measurements: tasks, a stopwatch, a memory gauge. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const FAR = '30d'
@@ -19,7 +19,7 @@ export function inPieces(items, size) {
   )
 }
 
-/** The same order in every run: a comparison must not depend on luck. */
+/** Shuffles in the same order in every run, so that a comparison does not depend on chance. */
 export function shuffled(items) {
   const result = [...items]
   let seed = 1
@@ -31,7 +31,7 @@ export function shuffled(items) {
   return result
 }
 
-/** Per second. What was made before is collected before, not meanwhile. */
+/** Returns the rate per second. Collects earlier garbage before the clock starts. */
 export async function rateOf(count, work) {
   globalThis.gc()
   const startedMs = performance.now()
@@ -39,7 +39,7 @@ export async function rateOf(count, work) {
   return (count * 1000) / (performance.now() - startedMs)
 }
 
-/** After a full collection. The process gives pages back a little later than the collector frees them. */
+/** Measures memory after a full garbage collection. The process returns pages a little later than the collector frees them. */
 export async function bytesInUse() {
   globalThis.gc()
   await sleep(200)
@@ -53,7 +53,7 @@ export function percentile(numbers, share) {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)]
 }
 
-/** Notes what has happened, and `reached` when that was `goal` times. */
+/** Counts events; `reached` resolves at the `goal`th. */
 export function tallyTo(goal) {
   const tally = { count: 0 }
   tally.reached = new Promise((resolve) => {
@@ -65,7 +65,7 @@ export function tallyTo(goal) {
   return tally
 }
 
-/** Works on all items, so many at a time. */
+/** Processes all items, at most `width` at a time. */
 export async function inFlight(items, width, work) {
   const rest = items.values()
   const worker = async () => {

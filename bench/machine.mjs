@@ -1,4 +1,4 @@
-/** What the figures were measured on. Nothing that names the machine or its owner. */
+/** Describes the machine of a measurement, without its name or owner. */
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, totalmem } from 'node:os'
 

@@ -1,6 +1,6 @@
 /**
- * Those that Tocsin is compared with. They are installed when a suite needs them, into a folder that git ignores, in
- * these very versions: who installs Tocsin gets none of them.
+ * The libraries that Tocsin is compared with. A suite that needs them installs exactly these versions into a folder that
+ * git ignores; they are no dependencies of Tocsin.
  */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -30,10 +30,10 @@ const FOLDER = new URL('.peers/', import.meta.url)
 const MANIFEST = new URL('package.json', FOLDER)
 const require = createRequire(MANIFEST)
 
-/** A peer, as its users get it. */
+/** Imports a peer. */
 export const peer = (name) => require(name)
 
-/** The program that a peer is, once it is installed. */
+/** The path of an installed peer that is a program. */
 export function peerProgram(name) {
   const manifest = require.resolve(`${name}/package.json`)
   return join(dirname(manifest), require(manifest).bin[name])
@@ -56,7 +56,7 @@ function isInstalled(name) {
   return existsSync(manifest) && require(fileURLToPath(manifest)).version === PEERS[name]
 }
 
-/** The npm that runs us, if one does: PATH may hold another, or none. */
+/** The npm that started this process, if one did: PATH may contain another, or none. */
 function npm(...args) {
   const cli = process.env.npm_execpath
   if (cli?.endsWith('npm-cli.js') && existsSync(cli)) return [process.execPath, [cli, ...args]]

@@ -1,4 +1,4 @@
-/** A PostgreSQL server of its own for each measurement: on a free port, in a temporary folder, as it comes. */
+/** Starts a PostgreSQL server for one measurement: on a free port, in a temporary folder, with default settings. */
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, realpathSync, rmSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { find, NEEDED } from '../scripts/provision.mjs'
 import { freePort } from './free-port.mjs'
 
-/** The same for whoever is measured. Sorting text by bytes is what PostgreSQL does fastest; all settings are its own. */
+/** The same for all contenders: default settings, and the locale C, with which text sorts fastest. */
 const INITDB = ['--locale=C', '--encoding=UTF8']
 export const SETTINGS_TEXT = `its own settings (fsync and synchronous_commit on, shared_buffers 128 MB), initdb ${INITDB.join(' ')}`
 
@@ -24,7 +24,7 @@ export async function startPostgres() {
   const owner = await ownerOf(folder)
   const port = await freePort()
   try {
-    // Nothing of an empty database is worth waiting for the disk.
+    // An empty database need not be synced.
     const args = ['-D', folder, '-U', USER, '--auth=trust', '--no-sync', ...INITDB]
     await promisify(execFile)(program('initdb'), args, owner)
   } catch (error) {
@@ -35,13 +35,13 @@ export async function startPostgres() {
   const args = ['-D', folder, ...settings.flatMap((setting) => ['-c', setting])]
   const server = spawn(program('postgres'), args, { ...owner, stdio: ['ignore', 'ignore', 'pipe'] })
   const ended = once(server, 'exit').catch(() => {})
-  // Its processes end by themselves then, and without writing anything down.
+  // Its processes end at once, without a checkpoint.
   const quit = () => server.kill('SIGQUIT')
   const kill = () => {
     quit()
     rmSync(folder, REMOVED)
   }
-  // Ctrl-C, or a measurement that threw: the server must not outlive us.
+  // After Ctrl-C, or a measurement that threw: the server must not outlive this process.
   process.once('exit', kill)
   const stop = async () => {
     process.off('exit', kill)
@@ -55,18 +55,18 @@ export async function startPostgres() {
   throw failure
 }
 
-/** What it says of itself: '15.8'. */
+/** Returns the version of the server: '15.8'. */
 export async function postgresVersion() {
   const { stdout } = await promisify(execFile)(program('postgres'), ['--version'])
   return /\d[\d.]*/.exec(stdout)?.[0]
 }
 
-/** As PostgreSQL does by itself a minute after many rows were written: who measures at once need not have luck. */
+/** What autovacuum does a minute after many rows were written. Done here, so that it cannot fall into a measurement. */
 export async function tidy(url) {
   await promisify(execFile)(program('psql'), ['-X', '-q', '-c', 'VACUUM (ANALYZE)', url])
 }
 
-/** Undefined once it takes connections, an error when it does not. */
+/** Returns undefined if the server accepts connections, else an error. */
 async function readiness(server) {
   const timer = setTimeout(() => server.stderr.destroy(), UP_WITHIN_MS)
   let said = ''
@@ -77,16 +77,16 @@ async function readiness(server) {
       if (said.includes('ready to accept connections')) return undefined
     }
   } catch {
-    // It was destroyed, because that took too long.
+    // The socket was destroyed after a timeout.
   } finally {
     clearTimeout(timer)
-    // What else it says is not kept, but must be taken.
+    // Its other output is discarded, but has to be read.
     server.stderr.resume()
   }
   return new Error(`postgres did not come up:\n${said}`)
 }
 
-/** It refuses to be run by root: then it runs as the user that its package has made, and has the folder. */
+/** PostgreSQL refuses to run as root: then it runs as the user `postgres`, which owns the folder. */
 async function ownerOf(folder) {
   if (process.getuid?.() !== 0) return {}
   const line = readFileSync('/etc/passwd', 'utf8')
@@ -96,11 +96,11 @@ async function ownerOf(folder) {
     throw new Error(`as root, a user '${USER}' is needed to run PostgreSQL, and there is none`)
   const [uid, gid] = line.split(':').slice(2, 4).map(Number)
   await chown(folder, uid, gid)
-  // From wherever we were started, which may be nobody else's business.
+  // The current directory may be unreadable for that user.
   return { uid, gid, cwd: folder }
 }
 
-/** All from one folder: another version's initdb would be of no use. */
+/** Takes all programs from one folder, so that their versions match. */
 function program(name) {
   const postgres = find(NEEDED.find((row) => row.program === 'postgres'))
   if (postgres === undefined) throw new Error('there is no PostgreSQL on this machine')

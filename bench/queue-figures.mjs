@@ -1,7 +1,7 @@
 /**
- * What is measured on a queue, whoever's it is and wherever it keeps its tasks. Each figure is measured on an empty
- * queue of one contender (bench/contenders), and answers a number for each of its rows. What a call gets is made
- * before the clock starts, for everybody.
+ * The figures that are measured on a queue, of any contender and storage. Each is measured on an empty queue of one
+ * contender (bench/contenders), and returns a number for each of its rows. The arguments of calls are made before the
+ * clock starts, for all contenders.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
@@ -74,7 +74,7 @@ async function single(queue, count) {
 
 async function cancelled(queue, count) {
   await queue.scheduleMany(tasksFor(queue, count))
-  // Not in the order they came in.
+  // Not in the order of scheduling.
   const keys = shuffled(Array.from({ length: count }, (_, n) => keyOf(n)))
   let done = 0
   const perSecond = await rateOf(count, async () => {
@@ -92,16 +92,16 @@ export function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
   return [...orders(0, count, (n) => ({ atMs: dueMs(n) }))].map(queue.taskOf)
 }
 
-/** That everything took place: who loses half of the tasks is fast. */
+/** Checks that nothing was lost: a queue that loses half of the tasks is fast. */
 export async function expectLeft(queue, count) {
   const left = await queue.left()
   if (left !== count) throw new Error(`${left} tasks are left where there should be ${count}`)
 }
 
-/** How fast this contender schedules on this machine. The warm-up finds out; before it, this is slow enough. */
+/** The rate at which this contender schedules on this machine: measured by the warm-up; until then a low estimate. */
 let schedulesPerSecond = 10_000
 
-/** Schedules tasks due from an instant that is far enough away to be done before, and then idle for a while. */
+/** Schedules tasks that are due from an instant far enough ahead: all are scheduled before, and a pause follows. */
 async function scheduleAhead(queue, count, startMs, dueMs) {
   const startedMs = Date.now()
   await queue.scheduleMany(tasksFor(queue, count, dueMs))
@@ -122,7 +122,7 @@ async function drained(queue, count) {
   const stop = await queue.consume(() => tally.note(1), BURST_CONCURRENCY)
   if (Date.now() >= atMs) throw new Error('the worker was not up before the burst was due')
   await tally.reached
-  // The last handler has ended; its outcome is on its way.
+  // The last handler has ended; its outcome may not be recorded yet.
   while ((await queue.left()) > 0) await turn()
   const tookMs = Date.now() - atMs
   await stop()

@@ -4,7 +4,7 @@
  * A place is where the contender keeps its tasks: the port of a Redis server, a folder, or addresses of servers.
  */
 
-// Whoever started us is gone, and the servers with it: clients would try to reconnect for ever.
+// The parent process is gone, and the servers with it: without this, clients would reconnect for ever.
 process.on('disconnect', () => process.exit())
 
 const [suite, figureId, contender, place, warmUpPlace, given] = process.argv.slice(2)
@@ -12,12 +12,12 @@ const { FIGURES } = await import(`./${suite}-figures.mjs`)
 const { open } = await import(`./contenders/${contender}.mjs`)
 const figure = FIGURES.find(({ id }) => id === figureId)
 
-// Lets the compiler see the code that will be measured.
+// Warms up the compiler.
 const count = Number(given ?? figure.count)
 await measureIn(placeOf(warmUpPlace), Math.ceil(count / 10))
 const measured = await measureIn(placeOf(place), count)
 
-// By hand (for a profile with --cpu-prof, say) there is nobody to send it to.
+// Started by hand (for a profile with --cpu-prof, say) there is no parent process to send it to.
 if (process.send === undefined) console.log(measured)
 else process.send(measured, () => process.exit())
 

@@ -1,6 +1,6 @@
 /**
- * What the suites that compare queues have in common. Each measurement has a process of its own (bench/queue-run.mjs)
- * and a place of its own; the contenders take turns, so that a slow minute of the machine hits all of them.
+ * Common parts of the suites that compare queues. Each measurement has its own process (bench/queue-run.mjs) and its own
+ * place; the contenders alternate, so that a slow minute of the machine affects all of them.
  *
  *   { series, module, within, program, figures }
  *
@@ -23,7 +23,7 @@ export const idsIn = (figures) => [
   ...new Set(figures.flatMap(({ id, rows }) => [id, ...rows.map((row) => row.id)])),
 ]
 
-/** One turn of everybody at every figure that is wanted; with so many tasks, or as many as the figure says. */
+/** One run: every contender at every wanted figure, with `count` tasks, by default as many as the figure says. */
 export function planOf(suite, figures, contenders, wanted, count) {
   return figures
     .filter((figure) => idsIn([figure]).some((id) => wanted.includes(id)))
@@ -38,7 +38,7 @@ export function planOf(suite, figures, contenders, wanted, count) {
     )
 }
 
-/** Rows, as bench/run.mjs wants them, by the steps of a plan; those of `us` are divided by those of `rival`. */
+/** Runs the steps of a plan and returns rows for bench/run.mjs; those of `us` are divided by those of `rival`. */
 export async function rowsOf(plan, { runs, us, rival, progress }) {
   const rows = new Map()
   for (let nth = 1, step = 0; nth <= runs; nth++)
@@ -55,9 +55,9 @@ export async function rowsOf(plan, { runs, us, rival, progress }) {
   return [...rows.values()]
 }
 
-/** These servers are on this machine, Redis among them, and so are the peers. Answers the version of Redis. */
+/** Makes sure that these servers, Redis among them, and the peers are installed. Returns the version of Redis. */
 export async function prepare(suite, progress, servers = ['redis-server']) {
-  // Servers are ended by what runs when a process exits, which a signal by itself does not lead to.
+  // Servers are stopped by an 'exit' listener, which a signal alone would not run.
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],
@@ -105,7 +105,7 @@ export async function withPostgres(work) {
 export const withBoth = (work) =>
   withPostgres((url) => withRedis((port) => work(`${url} redis://127.0.0.1:${port}`)))
 
-/** A folder in that for temporary files, gone afterwards. */
+/** Makes a temporary folder, and deletes it afterwards. */
 export async function withFolder(work) {
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-bench-'))
   const remove = () => rmSync(folder, { recursive: true, force: true })

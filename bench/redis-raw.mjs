@@ -1,12 +1,12 @@
 /**
- * What Redis itself can take, without a library: for each task one ZADD (when it is due) and one HSET (what it is),
+ * The throughput of Redis without a library: for each task one ZADD (when it is due) and one HSET (what it is),
  * sent by redis-benchmark, which is written in C, over 50 connections and in pipelines.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { orders } from './load.mjs'
 
-/** 100, 200, 500 and 1,000 were tried; above 200 it gets no faster. */
+/** Tried: 100, 200, 500 and 1,000. Above 200 it is no faster. */
 const PIPELINE = 200
 const CONNECTIONS = 50
 const COUNT = 200_000
@@ -16,7 +16,7 @@ export const how = `redis-benchmark -c ${CONNECTIONS} -P ${PIPELINE}, ZADD and H
 /** Pairs per second: the times of both commands added up. */
 export async function rawPairsPerSecond(port) {
   const [{ payload }] = orders(0, 1)
-  // Out of 1,000,000,000: next to none comes twice, so each is an insert.
+  // Random keys out of 1,000,000,000: almost none repeats, so that each is an insert.
   const member = 'order-__rand_int__'
   const zaddsPerSecond = await perSecond(port, ['ZADD', 'due', '__rand_int__', member])
   const hsetsPerSecond = await perSecond(port, ['HSET', 'tasks', member, JSON.stringify(payload)])

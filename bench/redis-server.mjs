@@ -1,4 +1,4 @@
-/** A Redis server of its own for each measurement: on a free port, in a temporary folder, keeping nothing. */
+/** Starts a Redis server for one measurement: on a free port, in a temporary folder, without persistence. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort } from './free-port.mjs'
 
-/** The same for whoever is measured; everything else is as Redis comes. */
+/** The same for all contenders; all other settings are the defaults. */
 const SETTINGS = ['--save', '', '--appendonly', 'no']
 export const SETTINGS_TEXT = SETTINGS.map((word) => word || '""').join(' ')
 
@@ -28,7 +28,7 @@ export async function startRedis() {
     server.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
   }
-  // Ctrl-C, or a measurement that threw: the server must not outlive us.
+  // After Ctrl-C, or a measurement that threw: the server must not outlive this process.
   process.once('exit', kill)
   const stop = async () => {
     process.off('exit', kill)
@@ -54,8 +54,8 @@ export async function redisInfo(port) {
 }
 
 /**
- * What the data takes, once Redis has come to rest: it frees the buffers of connections and the old halves of its
- * hash tables in the background, a little later than the last command.
+ * Returns the memory of the data, once it is stable: Redis frees buffers of connections and old hash tables in the
+ * background, a little later than the last command.
  */
 export async function restingBytes(port) {
   const STEADY_LOOKS = 5
@@ -70,7 +70,7 @@ export async function restingBytes(port) {
   throw new Error('the memory of Redis did not come to rest within 30 s')
 }
 
-/** Undefined once it answers, an error when it does not. */
+/** Returns undefined if the server answers, else an error. */
 async function isUp(port) {
   for (const startedMs = performance.now(); performance.now() - startedMs < UP_WITHIN_MS; await sleep(20)) {
     const answer = await ask(port, 'PING').catch(() => '')
@@ -79,7 +79,7 @@ async function isUp(port) {
   return new Error(`redis-server did not answer within ${UP_WITHIN_MS} ms`)
 }
 
-/** One inline command on a connection of its own; the whole answer as text. */
+/** Sends one inline command on its own connection. Returns the whole reply as text. */
 async function ask(port, command) {
   const socket = connect(port, '127.0.0.1')
   await once(socket, 'connect')

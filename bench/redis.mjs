@@ -38,7 +38,7 @@ export const targets = [
   { id: 'P13', title: 'bulk schedule', figure: 'redis-bulk', ...more, to: RAW, must: 0.8, aim: 1.2 },
 ]
 
-/** Who was measured; known once the suite has run. */
+/** Versions of the contenders; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count, figureIds: wanted, progress }) {

@@ -7,15 +7,15 @@
  *   npm run bench -- --only redis              only this suite, or this figure (its id is in the JSON)
  *   npm run bench -- --out some/folder         keeps the results there
  *
- * Only a whole run is kept in bench/results without being asked: a quick look must not overwrite it.
+ * Without --out only a complete run is written to bench/results: a quick one must not overwrite it.
  *
- * A suite is a module that exports `name`, `title` and `run(options)`. The latter answers rows, one per figure and
- * series ('100,000 pending'; or, where peers are compared, who was measured):
+ * A suite is a module that exports `name`, `title` and `run(options)`, which returns rows, one per figure and series
+ * ('100,000 pending'; or the contender, if peers are compared):
  *
  *   { id, title, unit, better: 'more' | 'less', series, runs: [number, …] }
  *
- * A row may also name the series that it is to be divided by, as `ratioTo`. A suite may also export `versions` (of
- * those it measured, by name) and `targets` (bench/targets.mjs).
+ * A row may name the series that it is divided by, as `ratioTo`. A suite may also export `versions` (of the contenders,
+ * by name) and `targets` (bench/targets.mjs).
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
@@ -102,7 +102,7 @@ function wants(name) {
   return values.only === undefined || values.only.includes(name)
 }
 
-/** On standard error, so that the tables can go into a file; in place, where that is a terminal. */
+/** Prints progress to standard error, so that the tables can be redirected; in one line if that is a terminal. */
 function progress(text) {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
   else if (text !== '') process.stderr.write(`${text}\n`)

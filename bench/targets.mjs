@@ -1,22 +1,22 @@
 /**
- * What a suite is meant to reach, and whether it did. A suite exports `targets`:
+ * Targets of a suite, and whether they were reached. A suite exports `targets`:
  *
  *   { id, title, figure, of, to, better: 'more' | 'less', must, aim }
  *
- * What is judged is the median of the series `of` ÷ that of the series `to`; without `to`, the median itself. `must`
- * or `aim` may be left out.
+ * A verdict compares the median of the series `of` ÷ that of the series `to`, or without `to` the median itself. `must` or
+ * `aim` may be omitted.
  */
 
-/** Six digits are more than any clock is good for, and keep the files readable. */
+/** Rounds to six digits: more than any clock provides, and readable in the files. */
 export const rounded = (number) => Number(number.toPrecision(6))
 
-/** Null where it says nothing: one of them was not measured, or there is nothing to divide by. */
+/** Returns null if one of them was not measured, or the divisor is 0. */
 export function ratio(of, to) {
   if (of === undefined || to === undefined || to.median === 0) return null
   return of.median / to.median
 }
 
-/** One for each target whose figures were measured. */
+/** Returns a verdict for each target whose figures were measured. */
 export function verdictsOn(targets, rows) {
   return targets.flatMap((target) => {
     const is = valueOf(target, rows)

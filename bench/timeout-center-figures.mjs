@@ -6,11 +6,11 @@ import { tidy } from './postgres-server.mjs'
 import { expectLeft, queueFigures, tasksFor } from './queue-figures.mjs'
 
 const SUITE = 'timeout-center'
-/** Long enough for several scans of whoever looks every ten seconds: one is due every millisecond. */
+/** Long enough for several scans of a table that is scanned every ten seconds: one task is due every millisecond. */
 const LATENESS_COUNT = 40_000
-/** Within the hour that is kept in Redis by default, and after whatever is measured. */
+/** Within the hour that is resident in Redis by default, and after the end of the measurement. */
 const SOON_MS = 1_800_000
-/** How often Redis is asked how full it is. */
+/** The interval at which the keys in Redis are counted. */
 const ASK_MS = 10
 
 export const FIGURES = [...queueFigures(SUITE).flatMap(ours), rebuild()]
@@ -29,7 +29,7 @@ function ours(figure) {
   }
 }
 
-/** Between scheduling and the first that is due, PostgreSQL sets itself in order, as it does when there is time. */
+/** Runs VACUUM between scheduling and the first due task. */
 function tidied(figure) {
   return {
     ...figure,
@@ -48,7 +48,7 @@ function rebuild() {
   }
 }
 
-/** From the wipe until every task rings in Redis again. Whoever consumes the topic fills it. */
+/** Measures from FLUSHALL until every task is in Redis again. The consumer of the topic refills it. */
 async function rebuilt(queue, place, count) {
   const Redis = peer('ioredis')
   const redis = new Redis(redisOf(place))
@@ -71,7 +71,7 @@ async function rebuilt(queue, place, count) {
   return perSecond
 }
 
-/** Where tasks wait for their time: the names stay the same when they are filled again. */
+/** The keys of the lanes: their names are the same after the refill. */
 async function sortedSets(redis) {
   const names = []
   for await (const some of redis.scanStream({ type: 'zset', count: 1_000 })) names.push(...some)

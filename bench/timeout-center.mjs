@@ -1,6 +1,6 @@
 /**
- * Tocsin as a timeout center, its tasks in PostgreSQL and the next hour of them in Redis; beside PostgreSQL alone,
- * graphile-worker, pg-boss, and a table that is scanned every ten seconds.
+ * Tocsin with its tasks in PostgreSQL and the next hour of them in Redis. Compared with PostgreSQL alone, graphile-worker,
+ * pg-boss, and a table that is scanned every ten seconds.
  */
 import { turnOfDisk } from './disk.mjs'
 import { PEERS, peerProgram } from './peers.mjs'
@@ -45,7 +45,7 @@ const CONTENDERS = [
 
 export const title = 'Timers in PostgreSQL, and soon due ones in Redis'
 export const figureIds = idsIn(FIGURES)
-/** Also what the disk gave, once the suite has run. */
+/** `run` adds the result of the disk. */
 export const notes = [
   `PostgreSQL with ${POSTGRES_TEXT}; Redis without persistence (${REDIS_TEXT}); both on the same machine.`,
   'graphile-worker: addJobs of 5,000, 4 at a time, with a job key; 500 jobs at a time, a pool of 25, a local queue of 5,000, completions',
@@ -72,7 +72,7 @@ export const targets = [
   },
 ]
 
-/** Who was measured; known once the suite has run. */
+/** Versions of the contenders; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count, figureIds: wanted, progress }) {
@@ -92,7 +92,7 @@ export async function run({ runs, count, figureIds: wanted, progress }) {
   return rows
 }
 
-/** Both peers want Node.js 22.18 or newer: where this one is older, they get one from npm. */
+/** Both peers require Node.js 22.18 or newer: if this one is older, one is installed from npm for them. */
 function nodeOfPeers() {
   const [major, minor] = process.versions.node.split('.').map(Number)
   return major > 22 || (major === 22 && minor >= 18) ? process.execPath : peerProgram('node')

@@ -19,7 +19,7 @@ const BURST = 4_000
 const PAID = 500
 const FAILING = ORDERS - 1
 
-// `npm run demo | head`: whoever read has seen enough.
+// `npm run demo | head`: the reader has closed the pipe.
 process.stdout.on('error', (error) => process.exit(error.code === 'EPIPE' ? 0 : 1))
 
 const values = readOptions()
@@ -57,7 +57,7 @@ topic.consume(close, { concurrency: 5_000 })
 
 /** Called when the time of an order is up. To throw is to be tried again later. */
 async function close({ key, payload: { order }, attempt }) {
-  // What fell due while nobody was running cannot be on time: it counts from when we were back.
+  // A task that became due while no process was running cannot be on time: its lateness counts from the restart.
   const lateMs = Date.now() - Math.max(dueMs[order], isResumed ? openedMs : 0)
   if (attempt === 1) lateness.add(lateMs)
   if (order < BURST) burst.add(lateMs)

@@ -2,7 +2,7 @@
 import { inFlight, inPieces } from '../load.mjs'
 import { peer } from '../peers.mjs'
 
-/** Jobs in one `saveAll`, and how many of these at a time: while Redis works on one, the next is made. */
+/** Jobs in one `saveAll`, and how many of these calls at a time: the client prepares one while Redis works on the other. */
 const CHUNK = 500
 const CHUNKS_IN_FLIGHT = 2
 
@@ -11,11 +11,11 @@ export async function open(port) {
   const settings = {
     redis: { host: '127.0.0.1', port },
     activateDelayedJobs: true,
-    // By default it wakes once a second for what is due meanwhile.
+    // By default it polls for due jobs once a second.
     delayedDebounce: 1,
     removeOnSuccess: true,
     removeOnFailure: true,
-    // Nobody listens: no events, and no copy of each job in this process.
+    // Events and copies of the jobs in this process are not needed.
     getEvents: false,
     sendEvents: false,
     storeJobs: false,
@@ -31,7 +31,7 @@ export async function open(port) {
         if (errors.size > 0) throw errors.values().next().value
       }),
     schedule: (task) => jobOf(task).save(),
-    // It does not say whether there was anything to remove.
+    // The reply does not tell whether a job was removed.
     cancel: async (key) => {
       await queue.removeJob(key)
       return true

@@ -6,7 +6,7 @@ import { inFlight, inPieces } from '../load.mjs'
 import { peer } from '../peers.mjs'
 
 const NAME = 'orders'
-/** Jobs in one `addBulk`, and how many of these at a time: while Redis works on one, the next is made. */
+/** Jobs in one `addBulk`, and how many of these calls at a time: the client prepares one while Redis works on the other. */
 const CHUNK = 500
 const CHUNKS_IN_FLIGHT = 2
 
@@ -21,7 +21,7 @@ export async function open(port) {
   return {
     taskOf: ({ key, payload, atMs }) => {
       const nowMs = Date.now()
-      // Due is `timestamp` + `delay`: given both, it is exact.
+      // A job is due at `timestamp` + `delay`: with both given, the time is exact.
       return { name: NAME, data: payload, opts: { jobId: key, timestamp: nowMs, delay: atMs - nowMs } }
     },
     scheduleMany: (jobs) =>

@@ -8,7 +8,7 @@ const NAME = 'orders'
 const CHUNK = 10_000
 /** Jobs that a worker pulls at once; 1,000 is the most. */
 const PULL = 1_000
-/** How long it waits before it looks again for what is due; 50 ms by default. */
+/** The polling interval for due jobs; 50 ms by default. */
 const DRAIN_DELAY_MS = 1
 
 export async function open(folder) {
@@ -22,14 +22,14 @@ export async function open(folder) {
   return {
     taskOf: ({ key, payload, atMs }) => {
       const nowMs = Date.now()
-      // Due is `timestamp` + `delay`: given both, it is exact.
+      // A job is due at `timestamp` + `delay`: with both given, the time is exact.
       return { name: NAME, data: payload, opts: { jobId: key, timestamp: nowMs, delay: atMs - nowMs } }
     },
     scheduleMany: async (jobs) => {
       for (const piece of inPieces(jobs, CHUNK)) await queue.addBulk(piece)
     },
     schedule: ({ name, data, opts }) => queue.add(name, data, opts),
-    // It does not say whether there was anything to remove.
+    // The reply does not tell whether a job was removed.
     cancel: async (key) => {
       await queue.removeAsync(key)
       return true

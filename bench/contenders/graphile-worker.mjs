@@ -3,11 +3,11 @@ import { inFlight, inPieces } from '../load.mjs'
 import { peer } from '../peers.mjs'
 
 const NAME = 'orders'
-/** Jobs in one `addJobs`, and how many of these at a time: while PostgreSQL works on one, the next is made. */
+/** Jobs in one `addJobs`, and how many of these calls at a time: the client prepares one while PostgreSQL works on another. */
 const CHUNK = 5_000
 const CHUNKS_IN_FLIGHT = 4
 
-/** Jobs at a time, and jobs fetched at a time; it looks every so many milliseconds for what has fallen due. */
+/** Concurrent jobs, jobs per fetch, and the polling interval for due jobs in ms. */
 const SETTINGS = {
   concurrentJobs: 500,
   maxPoolSize: 25,

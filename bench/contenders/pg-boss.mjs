@@ -9,7 +9,7 @@ const NAME = 'orders'
 /** Jobs in one `insert`, and how many of these at a time. */
 const CHUNK = 5_000
 const CHUNKS_IN_FLIGHT = 2
-/** Half a second is the shortest interval; while batches come full, it does not wait at all. */
+/** 0.5 s is the shortest polling interval; after a full batch it polls again at once. */
 const WORKING = {
   localConcurrency: 2,
   batchSize: 5_000,

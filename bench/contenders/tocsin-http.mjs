@@ -1,4 +1,4 @@
-/** Tocsin through its server, which has a process of its own: what any language can do. Only what bulk schedule needs. */
+/** Tocsin through its HTTP server, which is a process of its own. Implements only what bulk schedule needs. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -24,7 +24,7 @@ export async function open(place) {
   return {
     isNeverEarly: true,
     taskOf: ({ key, payload, atMs }) => ({ key, payload, at: new Date(atMs).toISOString() }),
-    /** Its lines are made while they are sent, as anybody would. */
+    /** The lines are generated while they are sent. */
     scheduleMany: (tasks) => scheduleLines(`${url}/v1/topics/orders/schedule`, tasks),
     left: async () => {
       const { total } = await (await fetch(`${url}/v1/stats?topic=orders`)).json()

@@ -1,4 +1,4 @@
-/** Tocsin as anybody calls it: a topic with default settings, outcomes on. In a folder or PostgreSQL it is durable, too. */
+/** Tocsin through its public API: a topic with default settings, outcomes returned. With a ledger it is durable, too. */
 import { join } from 'node:path'
 import { Tocsin } from 'tocsin'
 
@@ -7,9 +7,9 @@ export async function open(place) {
   const topic = toc.topic('orders')
   return {
     isNeverEarly: true,
-    /** What its users hand over; `atMs` is when it is due. */
+    /** Makes the argument of `schedule`; `atMs` is when the task is due. */
     taskOf: ({ key, payload, atMs }) => ({ key, payload, at: atMs }),
-    /** As a stream: an array would be checked as a whole before the first of it is sent. */
+    /** As a stream: an array would be validated as a whole before its first task is sent. */
     scheduleMany: (tasks) => topic.scheduleMany(tasks.values()),
     schedule: (task) => topic.schedule(task),
     cancel: async (key) => (await topic.cancel(key)).outcome === 'cancelled',
@@ -17,7 +17,7 @@ export async function open(place) {
       const consumer = topic.consume(async ({ key }) => handle(key), { concurrency })
       return () => consumer.stop()
     },
-    /** Tasks that are not yet done, recorded as such. */
+    /** The number of tasks whose outcome is not recorded yet. */
     left: async () => {
       const { pending, claimed } = await topic.counts()
       return pending + claimed

@@ -1,7 +1,7 @@
 /**
- * What most services do: a table with an index on the due time, which a timer scans every ten seconds. It is as good as
- * that can be: whatever is due is taken in batches, by one statement each, which several processes could run beside each
- * other, until nothing is left; and the next scan begins ten seconds after the last began, not after it ended.
+ * What most services do: a table with an index on the due time, scanned every ten seconds. Implemented as well as
+ * possible: due rows are taken in batches, by one statement each that several processes could run concurrently, until none
+ * is left; the next scan starts ten seconds after the start of the last, not after its end.
  */
 import { inFlight, inPieces } from '../load.mjs'
 import { peer } from '../peers.mjs'
