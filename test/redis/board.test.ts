@@ -1,4 +1,4 @@
-/** What a board in Redis promises besides the contract: what it costs, and what it does when Redis is in trouble. */
+/** A board in Redis, besides the contract: its cost in commands, and its behaviour when Redis fails. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Board } from '../../src/board.ts'
@@ -53,7 +53,7 @@ describe('what it costs', () => {
   it('each other call has its number of commands, however many nodes there are', async () => {
     const calls: Record<string, (board: Board) => Promise<unknown>> = {
       cards: (board) => board.cards(),
-      leave: (board) => board.leave('nobody'),
+      leave: (board) => board.leave('unknown'),
       bury: (board) => board.bury('node-0', 1),
       records: (board) => board.records(),
       create: (board) => board.create('t', 16, 'key'),
@@ -163,7 +163,7 @@ describe('a Redis in trouble', () => {
     expect(await changed(board, 't', 3, change({ declared }))).toMatchObject({ version: 4, declared })
   })
 
-  it('was wiped: the revision is another one, and everybody is there again with the next beat', async () => {
+  it('was wiped: the revision is another one, and each node is back with its next beat', async () => {
     await using server = await startRedis()
     const board = await openBoard(server.url)
     await board.create('t', 16, 'key')
@@ -208,8 +208,8 @@ describe('a Redis in trouble', () => {
   })
 })
 
-describe('who comes back', () => {
-  it('is not buried by somebody who gave it up before', async () => {
+describe('a node that comes back', () => {
+  it('is not buried by a process that judged it dead before', async () => {
     await using server = await startRedis()
     const board = await openBoard(server.url)
     const { beats } = heartbeatOf(await board.beat(card('a')), 'a')
@@ -226,7 +226,7 @@ describe('news', () => {
   const listeners = async (server: RedisServer, channel = 'toc:{board}:news') =>
     Number((await server.cli('PUBSUB', 'SHARDNUMSUB', channel)).split(/\s+/).at(-1))
 
-  it('whoever was cut off is told when it is back, once', async () => {
+  it('a listener that was cut off is called once after the reconnect', async () => {
     await using server = await startRedis()
     await using proxy = await startProxy(server)
     const board = await openBoard(proxy.url(server.url))
@@ -250,7 +250,7 @@ describe('news', () => {
     ears.stop()
   })
 
-  it('only the subscription was cut, by Redis: it is told, too', async () => {
+  it('a listener is called, too, if Redis cut only the subscription', async () => {
     await using server = await startRedis()
     const board = await openBoard(server.url)
     const other = await openBoard(server.url)
@@ -279,7 +279,7 @@ describe('news', () => {
     for (const end of [...ends, unwatch]) end()
   })
 
-  it('databases of one Redis do not hear of each other', async () => {
+  it("databases of one Redis do not get each other's messages", async () => {
     await using server = await startRedis()
     const one = await openBoard(`${server.url}/1`)
     const zero = await openBoard(server.url)

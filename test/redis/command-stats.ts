@@ -1,6 +1,6 @@
 import type { RedisServer } from '../real-servers/redis-server.ts'
 
-/** How often each command was called, by scripts too. Asking is not counted. */
+/** The number of calls of each command, also from scripts. INFO itself is not counted. */
 export type CommandStats = ReadonlyMap<string, number>
 
 export async function commandStats(server: RedisServer): Promise<CommandStats> {
@@ -9,7 +9,7 @@ export async function commandStats(server: RedisServer): Promise<CommandStats> {
   return new Map(calls.filter(([name]) => name !== 'info'))
 }
 
-/** What was called during `work`. Nobody else may use the server meanwhile. */
+/** Counts the commands during `work`. No other client may use the server meanwhile. */
 export async function callsDuring(server: RedisServer, work: () => Promise<unknown>): Promise<CommandStats> {
   const before = await commandStats(server)
   await work()

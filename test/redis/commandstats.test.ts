@@ -1,4 +1,4 @@
-/** What it costs Redis, by its own count (INFO commandstats): figures that no machine makes better or worse. */
+/** Costs in Redis commands (INFO commandstats): figures that do not depend on the machine. */
 import { CELLS } from '../../src/values/cell.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin, type Topic } from 'tocsin'
@@ -49,7 +49,7 @@ const KINDS: Record<string, Kind> = {
   tagged: { tags: (n) => ['all', `of-${n}`], priority: () => 'high' },
 }
 
-/** A cell of its own for each size and step, so that both find the same things there. */
+/** The steps of a batch on a cell of its own. */
 class Batch {
   readonly #harness: TimetableHarness
   readonly #kind: Kind
@@ -99,7 +99,7 @@ class Batch {
     expect(new Set(answers)).toEqual(new Set(['settled']))
   }
 
-  /** Every step of a life in turn, and what each costs. */
+  /** Runs every step of a task's life and returns the number of commands of each. */
   async costs(): Promise<Record<string, number>> {
     const costs: Record<string, number> = {}
     const measured = async <T>(step: string, work: () => Promise<T>): Promise<T> => {
@@ -144,7 +144,7 @@ describe.each(Object.keys(KINDS))('what a step costs does not grow with the batc
     await harness.close()
     for (const [step, calls] of Object.entries(many))
       expect(calls, `${step}: ${JSON.stringify({ few, many })}`).toBeLessThanOrEqual((few[step] ?? 0) + SPARE)
-    // And it is little, whatever the batch.
+    // The absolute number is small, too.
     expect(Math.max(...Object.values(many)), JSON.stringify(many)).toBeLessThan(40)
   })
 })
@@ -176,7 +176,7 @@ describe.concurrent('idle topics cost next to nothing', () => {
       const commands = (await commandsProcessed(own)) - before
       const perSecond = (commands * 1_000) / (performance.now() - startMs)
       expect(perSecond).toBeLessThan(COMMANDS_PER_SECOND_MAX)
-      // They are awake: what comes now is handled.
+      // The consumers still work: new tasks are handled.
       for (const topic of topics) await topic.schedule({ key: 'now', delay: 0, payload: null })
       await expect.poll(() => handled, { timeout: SETTLED_WITHIN_MS }).toBe(TOPICS)
     },
@@ -188,19 +188,19 @@ async function scheduleFar(topic: Topic<null, unknown>): Promise<void> {
   await topic.schedule({ key: 'far', delay: '365d', payload: null })
 }
 
-/** Consumers have looked at all their cells once, and listen: Redis hears nothing more for a while. */
+/** Waits until the consumers have polled all their cells once and are subscribed: then Redis is idle. */
 async function untilSettled(own: RedisServer): Promise<void> {
   const deadlineMs = performance.now() + SETTLED_WITHIN_MS
   let subscribed = 0
   for (let before = -1; performance.now() < deadlineMs;) {
     const now = await commandsProcessed(own)
     subscribed = (await commandStats(own)).get('ssubscribe') ?? 0
-    // What is asked here counts, too.
+    // The commands of this function are counted, too.
     if (subscribed >= TOPICS && now > TOPICS * CELLS && now - before < 50) return
     before = now
     await sleep(500)
   }
-  throw new Error(`100 idle topics do not come to rest; ${subscribed} subscriptions`)
+  throw new Error(`100 idle topics still send commands; ${subscribed} subscriptions`)
 }
 
 async function commandsProcessed(own: RedisServer): Promise<number> {

@@ -1,4 +1,4 @@
-/** What consumers hear from other processes, also right after a stop, a failed start, or a lost connection. */
+/** Wakes from other processes, also right after a stop, a failed start, or a lost connection. */
 import { type Consumer, Tocsin } from 'tocsin'
 import { redis } from 'tocsin/redis'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-/** Without the safety look, only a wake can bring a task in time. */
+/** With a safety look of one hour, only a wake can make a task fire in time. */
 const open = (url: string) => Tocsin.open({ timetable: redis({ url, safetyLook: '1h' }), logger: false })
 
 const subscribers = async (topic: string) => {

@@ -1,4 +1,4 @@
-/** Wakes between processes that look by themselves only once an hour: whatever fires sooner was woken. */
+/** Wakes between processes that poll only once an hour: a task that fires sooner was woken. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin } from 'tocsin'
 import { redis } from 'tocsin/redis'
@@ -21,7 +21,7 @@ async function open(url = server.url): Promise<Tocsin> {
   return Tocsin.open({ timetable: redis({ url, safetyLook: '1h' }), logger: false })
 }
 
-/** Who fired, and a way to wait for somebody. */
+/** Counts handler calls by key, and waits for a key. */
 class Fired {
   readonly counts = new Map<string, number>()
   readonly handler = async ({ key }: { readonly key: string }): Promise<void> => {
