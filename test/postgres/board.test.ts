@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Board } from '../../src/board.ts'
-import { BOARD } from '../../src/ledgers/postgres/board-statements.ts'
+import { BOARD } from '../../src/ledgers/postgres/statements/board.ts'
 import { MIGRATIONS } from '../../src/ledgers/postgres/migrations.ts'
 import type { PostgresLedger } from '../../src/ledgers/postgres/ledger.ts'
 import { card, change, changed, heartbeatOf, token } from '../contract/board/helpers.ts'
@@ -89,7 +89,7 @@ test('a beat is one statement, and finds its own card by the index', async () =>
     `INSERT INTO tocsin.node SELECT 'node-' || n, 1, 1, now(), repeat('x', 400) FROM generate_series(1, 1000) AS n`,
   )
   await pool.query('ANALYZE tocsin.node')
-  const { rows } = await pool.query<{ 'QUERY PLAN': string }>(`EXPLAIN (ANALYZE) ${BOARD.beat}`, [
+  const { rows } = await pool.query<{ 'QUERY PLAN': string }>(`EXPLAIN (ANALYZE) ${BOARD.beat.text}`, [
     'node-7',
     1,
     '{}',

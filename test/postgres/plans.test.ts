@@ -5,8 +5,8 @@ import { systemClock } from '../../src/clock.ts'
 import { Tocsin } from '../../src/index.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
-import { LOAD } from '../../src/ledgers/postgres/readings.ts'
-import { WRITES } from '../../src/ledgers/postgres/write-statements.ts'
+import { READS } from '../../src/ledgers/postgres/statements/reads.ts'
+import { WRITES } from '../../src/ledgers/postgres/statements/writes.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
@@ -82,7 +82,7 @@ test(`the due scan over ${ROWS.toLocaleString('en')} rows`, async () => {
     [-1, 0, ''],
     [1_800_000_000_000, 31, 'key-5'],
   ]) {
-    const { nodes, ms } = await planOf(LOAD, [2, ringMs, cell, key, 1_900_000_000_000, 1_000])
+    const { nodes, ms } = await planOf(READS.load.text, [2, ringMs, cell, key, 1_900_000_000_000, 1_000])
     expectIndexesOnly(nodes)
     expect(nodes.map((node) => node['Index Name'])).toContain('live_ring')
     // In order as they lie: with millions at one instant a sort would read them all.
@@ -125,7 +125,7 @@ test('a claim, and its settling', async () => {
   const all = (value: string) => `{${keys.map(() => value).join(',')}}`
   // Most of them claimed, and statistics that know of none: what is believed must not matter.
   await client.query('UPDATE tocsin.live SET session = 1, stamp = 1, lease_ms = 0 WHERE ring_ms % 10 = 3')
-  const claim = await planOf(WRITES.claim, [
+  const claim = await planOf(WRITES.claim.text, [
     2,
     ...places,
     all('1'),
@@ -135,7 +135,7 @@ test('a claim, and its settling', async () => {
     1,
   ])
   expectIndexesOnly(claim.nodes)
-  const finish = await planOf(WRITES.finish, [2, ...places, all('1'), all('1'), 1, 100])
+  const finish = await planOf(WRITES.finish.text, [2, ...places, all('1'), all('1'), 1, 100])
   expectIndexesOnly(finish.nodes)
   console.log(`a claim of 500 out of ${ROWS} rows took ${claim.ms} ms`)
 })

@@ -11,10 +11,10 @@ import type {
 import type { SlotBy } from '../../values/cell.ts'
 import type { TopicConfig } from '../../values/config.ts'
 import { byCreation, type AccessToken } from '../../values/access-token.ts'
-import { type BeatRow, BOARD, type RecordRow } from './board-statements.ts'
 import type { Database } from './database.ts'
 import type { Listener } from './listener.ts'
 import { toTocsinError } from './driver-errors.ts'
+import { type BeatRow, BOARD, type RecordRow } from './statements/board.ts'
 
 /**
  * The board of many processes, in the ledger's database. Each call is one statement, and a transaction of its own, so
@@ -33,7 +33,7 @@ export class PostgresBoard implements Board {
 
   async beat(card: NodeCard): Promise<BeatReply> {
     const values = [card.id, card.edition, JSON.stringify(card)]
-    const rows = (await this.#ask('beat', BOARD.beat, values)) as BeatRow[]
+    const rows = (await this.#ask('beat', BOARD.beat.text, values)) as BeatRow[]
     const heartbeats = rows.map(([id, beats, edition, ageMs]): Heartbeat => ({ id, beats, edition, ageMs }))
     // Its own row is always there; each says the same about the board.
     const [, , , , revision, nowMs] = rows[0] as BeatRow
@@ -41,27 +41,27 @@ export class PostgresBoard implements Board {
   }
 
   async cards(): Promise<NodeCard[]> {
-    const rows = await this.#ask('cards', BOARD.cards)
+    const rows = await this.#ask('cards', BOARD.cards.text)
     return (rows as [string][]).map(([card]) => JSON.parse(card) as NodeCard)
   }
 
   async leave(id: string): Promise<void> {
-    await this.#ask('leave', BOARD.leave, [id])
+    await this.#ask('leave', BOARD.leave.text, [id])
   }
 
   async bury(id: string, beats: number): Promise<void> {
-    await this.#ask('bury', BOARD.bury, [id, beats])
+    await this.#ask('bury', BOARD.bury.text, [id, beats])
   }
 
   async records(): Promise<TopicRecord[]> {
-    const rows = await this.#ask('config', BOARD.records)
+    const rows = await this.#ask('config', BOARD.records.text)
     return (rows as RecordRow[]).map((row) => recordOf(row))
   }
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const deadlineMs = this.#database.deadlineMs()
     for (;;) {
-      const [row] = await this.#ask('create', BOARD.create, [topic, slots, slotBy], deadlineMs)
+      const [row] = await this.#ask('create', BOARD.create.text, [topic, slots, slotBy], deadlineMs)
       if (row !== undefined) return recordOf(row as RecordRow)
       // Somebody else created it while we did: what the statement saw is older than that. The next one sees it.
     }
@@ -75,7 +75,7 @@ export class PostgresBoard implements Board {
     const values = [topic, expected, live, isPaused, changeId, by, patch, declared]
     const deadlineMs = this.#database.deadlineMs()
     for (;;) {
-      const [row] = await this.#ask('change', BOARD.change, values, deadlineMs)
+      const [row] = await this.#ask('change', BOARD.change.text, values, deadlineMs)
       if (row === undefined) return { isOurs: false, record: null }
       const [isOurs, ...rest] = row as [boolean, ...RecordRow]
       const record = recordOf(rest)
@@ -85,7 +85,7 @@ export class PostgresBoard implements Board {
   }
 
   async history(topic: string, limit: number): Promise<PastChange[]> {
-    const rows = await this.#ask('history', BOARD.history, [topic, limit])
+    const rows = await this.#ask('history', BOARD.history.text, [topic, limit])
     return (rows as [number, number, string, string][]).map(([version, atMs, by, patch]) => ({
       version,
       atMs,
@@ -95,16 +95,16 @@ export class PostgresBoard implements Board {
   }
 
   async tokens(): Promise<AccessToken[]> {
-    const rows = (await this.#ask('tokens', BOARD.tokens)) as [string][]
+    const rows = (await this.#ask('tokens', BOARD.tokens.text)) as [string][]
     return rows.map(([token]) => JSON.parse(token) as AccessToken).toSorted(byCreation)
   }
 
   async putToken(token: AccessToken): Promise<void> {
-    await this.#ask('token', BOARD.putToken, [token.id, JSON.stringify(token)])
+    await this.#ask('token', BOARD.putToken.text, [token.id, JSON.stringify(token)])
   }
 
   async dropToken(id: string): Promise<boolean> {
-    return (await this.#ask('token', BOARD.dropToken, [id])).length > 0
+    return (await this.#ask('token', BOARD.dropToken.text, [id])).length > 0
   }
 
   listen(onChange: () => void): () => void {

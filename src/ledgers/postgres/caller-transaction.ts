@@ -8,6 +8,7 @@ import type { Database } from './database.ts'
 import { isTransactionAborted, noOpenTransaction, toTocsinError } from './driver-errors.ts'
 import { Readings } from './readings.ts'
 import { NOTIFY_WITHIN_MS, type StatementRunner } from './statement-runner.ts'
+import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
 /** The part of a client of the package pg that is used. The adapters of tocsin/drizzle and the like provide the same. */
@@ -24,12 +25,6 @@ export interface CallerTransactionParts {
   /** Throws unless the client's database has this ledger. */
   readonly checkLedger: (client: CallerClient, query: Query) => Promise<void>
 }
-
-export const TRANSACTION_ID = 'SELECT pg_current_xact_id()::text AS xid'
-
-/** $1 topic, $2 cells, $3 keys, $4 transaction id. Adds to the commit feed. Does nothing in another transaction. */
-const FEED = `INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])
-  WHERE $4::text = pg_current_xact_id()::text RETURNING cell`
 
 type Write<T> = (runner: StatementRunner, topic: TopicName) => Promise<T>
 
@@ -152,7 +147,11 @@ export class CallerTransaction implements LedgerTransaction {
    */
   async #feed(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<void> {
     if (places.length === 0) return this.#checkOpen(runner)
-    const rows = await this.#query(FEED, [topic.id, ...placeArrays(places), runner.transactionId])
+    const rows = await this.#query(TRANSACTIONS.feed.text, [
+      topic.id,
+      ...placeArrays(places),
+      runner.transactionId,
+    ])
     if (rows.length === 0) throw noOpenTransaction()
   }
 
@@ -165,7 +164,7 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   async #currentId(): Promise<string> {
-    return ((await this.#query(TRANSACTION_ID, [])) as [[string]])[0][0]
+    return ((await this.#query(TRANSACTIONS.currentId.text, [])) as [[string]])[0][0]
   }
 
   readonly #query: Query = async (text, values) => {

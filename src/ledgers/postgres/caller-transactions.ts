@@ -2,6 +2,7 @@ import type { LedgerTransaction } from '../../ledger.ts'
 import { badTx } from '../../values/tx.ts'
 import { type CallerClient, CallerTransaction, type Query } from './caller-transaction.ts'
 import type { Database } from './database.ts'
+import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
 /** Checks the `{ tx }` of a caller, and writes in that transaction, on the caller's connection. */
@@ -48,9 +49,9 @@ export class CallerTransactions {
 
 /** In two statements: one that names a missing table would abort the caller's transaction. */
 async function ledgerIdOf(query: Query): Promise<string | null> {
-  const [found] = await query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there", [])
+  const [found] = await query(TRANSACTIONS.hasLedger.text, [])
   if (found?.[0] !== true) return null
-  const [row] = await query("SELECT value FROM tocsin.meta WHERE name = 'id'", [])
+  const [row] = await query(TRANSACTIONS.ledgerId.text, [])
   return (row?.[0] as string | undefined) ?? null
 }
 

@@ -3,22 +3,14 @@ import { describeError, TocsinError } from '../../errors.ts'
 import type { HandlerTransaction, LedgerSettled } from '../../ledger.ts'
 import { badTx, type Tx } from '../../values/tx.ts'
 import { numberArray, placeArrays } from './arrays.ts'
-import { TRANSACTION_ID } from './caller-transaction.ts'
 import type { TypeParsers } from './database.ts'
 import { isTransactionAborted } from './driver-errors.ts'
 import type { StatementRunner } from './statement-runner.ts'
+import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
 /** How long settling waits for a row lock; then the transaction is rolled back, and the task is retried later. */
 const LOCK_TIMEOUT_MS = 1_000
-
-/** $1 topic, $2 cells, $3 keys, $4 stamps, $5 session. Locks the tasks that are held under them, by primary key and in order. */
-const HOLD = `SELECT l.key FROM (
-    SELECT * FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp) ORDER BY cell, key
-  ) i CROSS JOIN LATERAL (
-    SELECT l.key FROM tocsin.live l WHERE l.topic = $1::integer AND l.cell = i.cell AND l.key = i.key
-      AND l.session = $5::bigint AND l.stamp = i.stamp FOR UPDATE
-  ) l`
 
 /** Statements that end a transaction or begin another one. A handler may use savepoints, so ROLLBACK TO is not among them. */
 const TRANSACTION_CONTROL =
@@ -98,7 +90,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     const { id } = await this.#parts.topic(topicName)
     const stamps = numberArray(held.map(({ stamp }) => stamp))
     const values = [id, ...placeArrays(held), stamps, this.#parts.writes.session]
-    const { rows } = await this.#query(HOLD, values)
+    const { rows } = await this.#query(TRANSACTIONS.hold.text, values)
     return rows.length === held.length
   }
 
@@ -121,7 +113,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
   }
 
   async #currentId(): Promise<unknown> {
-    return (await this.#query(TRANSACTION_ID)).rows[0]?.[0]
+    return (await this.#query(TRANSACTIONS.currentId.text)).rows[0]?.[0]
   }
 
   #query(text: string, values: readonly unknown[] = []): Promise<Answer> {

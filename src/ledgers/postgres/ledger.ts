@@ -1,4 +1,3 @@
-import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { type Clock, sleep } from '../../clock.ts'
 import type {
   ClaimVerdict,
@@ -31,7 +30,6 @@ import type {
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import { type BatchAnswer, type BatchKind, type Batcher, Failure, Later } from '../../lib/batcher.ts'
-import { COUNTERS } from '../rows.ts'
 import { PostgresBoard } from './board.ts'
 import type { Database } from './database.ts'
 import type { HandlerTransactions } from './handler-transactions.ts'
@@ -40,7 +38,9 @@ import { Readings } from './readings.ts'
 import type { CallerTransactions } from './caller-transactions.ts'
 import type { Topics } from './topics.ts'
 import { isLockTimeout, toTocsinError } from './driver-errors.ts'
-import { WRITES } from './write-statements.ts'
+import { TOPICS } from './statements/topics.ts'
+import { UPKEEP } from './statements/upkeep.ts'
+import { WRITES } from './statements/writes.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import type { ClaimItem, ExtendItem, TopicName, Writes } from './writes.ts'
 
@@ -69,14 +69,6 @@ const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
 /** What was heard of PostgreSQL's clock is believed for so long. */
 const CLOCK_AGE_MAX_MS = 5_000
-
-/** Should whoever takes them die before the timetable hears of them, the sweeper finds what is overdue. */
-const NEWS = `DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM tocsin.news WHERE topic = $1 LIMIT ${BATCH_MAX} FOR UPDATE SKIP LOCKED
-  )) RETURNING cell, key`
-
-/** Rows of the books that are put together at once. */
-const BOOKED_MAX = 10_000
 
 type Work<I, A> = (
   runner: StatementRunner,
@@ -288,7 +280,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async topics(): Promise<string[]> {
-    const rows = await this.#parts.database.ask('topics', 'SELECT name FROM tocsin.topic ORDER BY name', [])
+    const rows = await this.#parts.database.ask('topics', TOPICS.list.text)
     return (rows as [string][]).map(([name]) => name)
   }
 
@@ -297,24 +289,24 @@ export class PostgresLedger implements Ledger {
     { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
   ): Promise<{ ended: number; dead: number }> {
     const id = await this.#seen(topic)
-    const [[ended = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetEnded, [
+    const [[ended = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetEnded.text, [
       id,
       endedBeforeMs,
       limit,
     ])
     const room = limit - Number(ended)
-    const [[dead = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetDead, [
+    const [[dead = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetDead.text, [
       id,
       deadBeforeMs,
       deadMax,
       room,
     ])
-    await this.#putBooksTogether(id)
+    await this.#parts.database.ask('books', UPKEEP.mergeBooks.text, [id])
     return { ended: Number(ended), dead: Number(dead) }
   }
 
   async nowMs(): Promise<number> {
-    const [row] = await this.#parts.database.ask('time', 'SELECT tocsin.now_ms()', [])
+    const [row] = await this.#parts.database.ask('time', UPKEEP.now.text)
     const nowMs = row?.[0] as number
     this.#parts.database.recordClock.heard(nowMs)
     return nowMs
@@ -334,7 +326,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async committedWrites(topic: string): Promise<Place[]> {
-    const rows = await this.#parts.database.ask('news', NEWS, [await this.#seen(topic)])
+    const rows = await this.#parts.database.ask('news', UPKEEP.takeFeed.text, [await this.#seen(topic)])
     return (rows as [number, string][]).map(([cell, key]) => ({ cell, key }))
   }
 
@@ -360,20 +352,6 @@ export class PostgresLedger implements Ledger {
   async #topicOf({ topic, way, makesTopic = false }: Batching): Promise<TopicName> {
     if (makesTopic) return this.#parts.topics.placed(topic)
     return { id: await (way === 'write' ? this.#agreed(topic) : this.#seen(topic)), name: topic }
-  }
-
-  async #putBooksTogether(topic: number): Promise<void> {
-    const sums = COUNTERS.map((name) => `coalesce(sum(${name}), 0)`).join(', ')
-    await this.#parts.database.ask(
-      'books',
-      `WITH rows AS (
-         DELETE FROM tocsin.tally WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM tocsin.tally WHERE topic = $1 LIMIT ${BOOKED_MAX} FOR UPDATE SKIP LOCKED
-         )) RETURNING *
-       )
-       INSERT INTO tocsin.tally (topic, ${COUNTERS.join(', ')}) SELECT $1, ${sums} FROM rows HAVING count(*) > 0`,
-      [topic],
-    )
   }
 
   async #settle(

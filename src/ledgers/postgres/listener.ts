@@ -2,11 +2,8 @@ import type { Pool, PoolClient } from 'pg'
 import { type Clock, sleep, withDeadline } from '../../clock.ts'
 import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
-
-/** All ledgers of a database speak on one channel: what is said is a topic's name, or begins with '?'. */
-export const CHANNEL = 'tocsin'
-/** There is something new on the board. Who does not know it ignores it, as everything that begins so. */
-export const BOARD_NEWS = '?board'
+import { BOARD_CHANGED, CHANNEL } from './channel.ts'
+import { UPKEEP } from './statements/upkeep.ts'
 
 /** A connection that is lost, or cannot be had, is asked for again after so long. */
 const RECONNECT_MS = 1_000
@@ -109,7 +106,7 @@ export class Listener {
     })
     const onNotification = ({ payload = '' }: { payload?: string | undefined }) => {
       if (payload === nonce) hearEcho()
-      else if (payload === BOARD_NEWS) this.#tellOfBoard()
+      else if (payload === BOARD_CHANGED) this.#tellOfBoard()
       else if (!payload.startsWith('?')) this.#tell(payload)
     }
     client.on('error', end)
@@ -118,7 +115,7 @@ export class Listener {
     this.#stop.signal.addEventListener('abort', end)
     try {
       await this.#inTime(client.query(`LISTEN ${CHANNEL}`))
-      await this.#inTime(this.#pool.query('SELECT pg_notify($1, $2)', [CHANNEL, nonce]))
+      await this.#inTime(this.#pool.query(UPKEEP.notify.text, [CHANNEL, nonce]))
       const isHeard = await Promise.race([
         echoed,
         sleep(this.#clock, ECHO_MS, over.signal).then(() => over.signal.aborted),

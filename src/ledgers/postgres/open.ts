@@ -11,6 +11,7 @@ import { Listener } from './listener.ts'
 import { type LedgerFacts, migrate, type Migrating } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
 import { makeSteps } from './prepared-steps.ts'
+import { UPKEEP } from './statements/upkeep.ts'
 import { Topics } from './topics.ts'
 import { CallerTransactions } from './caller-transactions.ts'
 import { Writes } from './writes.ts'
@@ -150,11 +151,7 @@ async function prepared(
   where: string,
 ): Promise<{ facts: LedgerFacts; session: number }> {
   const call = { doing: 'open', deadlineMs: database.deadlineMs(), isRepeatable: true }
-  const [[version, isStandby] = []] = await database.query(
-    "SELECT current_setting('server_version_num')::integer, pg_is_in_recovery()",
-    [],
-    call,
-  )
+  const [[version, isStandby] = []] = await database.query(UPKEEP.server.text, [], call)
   if ((version as number) < VERSION_MIN)
     throw new TocsinError(
       'ledger-refused',
@@ -168,7 +165,7 @@ async function prepared(
     migrating,
   )
   if (areStepsMade) database.useSteps()
-  const [row] = await database.query("SELECT nextval('tocsin.session')", [], {
+  const [row] = await database.query(UPKEEP.newSession.text, [], {
     ...call,
     deadlineMs: database.deadlineMs(),
   })

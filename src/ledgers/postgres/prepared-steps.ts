@@ -11,48 +11,31 @@
  * it is.
  */
 import { createHash } from 'node:crypto'
-import { WRITES } from './write-statements.ts'
+import { WRITES } from './statements/writes.ts'
+import type { Statement } from './statements/statement.ts'
 
 interface Step {
   readonly name: string
-  readonly text: string
-  /** Tried first, on a condition: quicker, and undone where a key is already there. */
-  readonly hopeful?: { readonly text: string; readonly when: string }
-  readonly takes: readonly string[]
-  readonly gives: readonly string[]
-  /** It looks its rows up one by one, and has no other joins: an empty table must not lead the planner to another way. */
+  readonly statement: Statement
+  /** Statement that is tried first, on a condition: faster, and rolled back where a key has a live task already. */
+  readonly fastPath?: { readonly statement: Statement; readonly when: string }
+  /** Columns of the result. */
+  readonly returns: readonly string[]
+  /** Looks its rows up one by one, and has no other joins: on an empty table, the planner must not choose another way. */
   readonly isByPlace?: boolean
 }
-
-const PLACES = ['integer', 'smallint[]', 'text[]']
 
 const STEPS: readonly Step[] = [
   {
     name: 'schedule',
-    text: WRITES.schedule,
-    // What hopes that every key is new is undone where one is not, and then said as it should be.
-    hopeful: { text: WRITES.scheduleNew, when: '$14' },
-    takes: [
-      ...PLACES,
-      'bigint[]',
-      'boolean[]',
-      'smallint[]',
-      'text[]',
-      'text[]',
-      'bigint',
-      'integer',
-      'text',
-      'bigint',
-      'text',
-      'boolean',
-    ],
-    gives: ['now_ms float8', 'superseded text', 'written text', 'kept text', 'told text'],
+    statement: WRITES.schedule,
+    fastPath: { statement: WRITES.scheduleNew, when: '$14' },
+    returns: ['now_ms float8', 'superseded text', 'written text', 'kept text', 'told text'],
   },
   {
     name: 'claim',
-    text: WRITES.claim,
-    takes: [...PLACES, 'bigint[]', 'bigint[]', 'bigint[]', 'boolean[]', 'bigint'],
-    gives: [
+    statement: WRITES.claim,
+    returns: [
       'n text',
       'generation text',
       'due_ms text',
@@ -67,28 +50,29 @@ const STEPS: readonly Step[] = [
   },
   {
     name: 'finish',
-    text: WRITES.finish,
-    takes: [...PLACES, 'bigint[]', 'smallint[]', 'bigint', 'integer'],
-    gives: ['ended text'],
+    statement: WRITES.finish,
+    returns: ['ended text'],
     isByPlace: true,
   },
 ]
 
 const BY_PLACE = ['seqscan', 'hashjoin', 'mergejoin'].map((way) => `SET enable_${way} = off`).join(' ')
 
-function definitionOf({ text, hopeful, takes, gives, isByPlace = false }: Step, name: string): string {
+const typesOf = ({ takes }: Statement): string[] => takes.map(({ type }) => type)
+
+function definitionOf({ statement, fastPath, returns, isByPlace = false }: Step, name: string): string {
   const first =
-    hopeful === undefined
+    fastPath === undefined
       ? ''
-      : `IF ${hopeful.when} THEN
-        BEGIN RETURN QUERY ${hopeful.text}; RETURN; EXCEPTION WHEN unique_violation THEN NULL; END;
+      : `IF ${fastPath.when} THEN
+        BEGIN RETURN QUERY ${fastPath.statement.text}; RETURN; EXCEPTION WHEN unique_violation THEN NULL; END;
       END IF;`
-  return `CREATE OR REPLACE FUNCTION tocsin.${name} (${takes.join(', ')})
-    RETURNS TABLE (${gives.join(', ')}) LANGUAGE plpgsql
-    -- Of arrays of any length one plan is the best; and to compile a plan takes longer than these do.
+  return `CREATE OR REPLACE FUNCTION tocsin.${name} (${typesOf(statement).join(', ')})
+    RETURNS TABLE (${returns.join(', ')}) LANGUAGE plpgsql
+    -- One generic plan is the best for arrays of any length, and JIT compilation takes longer than these statements do.
     SET plan_cache_mode = force_generic_plan SET jit = off ${isByPlace ? BY_PLACE : ''} AS $tocsin$
     #variable_conflict use_column
-    BEGIN ${first} RETURN QUERY ${text}; END $tocsin$`
+    BEGIN ${first} RETURN QUERY ${statement.text}; END $tocsin$`
 }
 
 interface Made {
@@ -101,13 +85,15 @@ const BY_TEXT: ReadonlyMap<string, Made> = new Map(
   STEPS.map((step) => {
     const body = definitionOf(step, 'f')
     const name = `${step.name}_${createHash('sha256').update(body).digest('hex').slice(0, 12)}`
-    const values = step.takes.map((type, i) => `$${i + 1}::${type}`).join(', ')
+    const values = typesOf(step.statement)
+      .map((type, i) => `$${i + 1}::${type}`)
+      .join(', ')
     const made = {
       name,
       definition: definitionOf(step, name),
       call: `SELECT * FROM tocsin.${name} (${values})`,
     }
-    return [step.text, made]
+    return [step.statement.text, made]
   }),
 )
 

@@ -19,7 +19,7 @@ import { PRIORITIES } from '../../task.ts'
 import { priorityNumber } from '../rows.ts'
 import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
 import { NOTIFY_WITHIN_MS } from './statement-runner.ts'
-import { WRITES } from './write-statements.ts'
+import { WRITES } from './statements/writes.ts'
 
 export const SQL_FUNCTIONS_VERSION = 1
 
@@ -315,10 +315,10 @@ const SCHEDULE = `
       END IF;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, true) p;
       IF on_conflict = 'keep' THEN
-        ${scheduled(WRITES.scheduleKeeping)}
+        ${scheduled(WRITES.scheduleKeeping.text)}
         outcome := CASE WHEN v.written IS NULL THEN 'kept' WHEN v.superseded IS NULL THEN 'created' ELSE 'replaced' END;
       ELSE
-        ${scheduled(WRITES.schedule)}
+        ${scheduled(WRITES.schedule.text)}
         outcome := CASE WHEN v.superseded IS NULL THEN 'created' ELSE 'replaced' END;
       END IF;
       -- It is there, and ours until the transaction is over: also one that was kept was locked for that.
@@ -343,7 +343,7 @@ const CANCEL = `
     BEGIN
       v.my_key := key;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
-      ${said(WRITES.cancel, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
+      ${said(WRITES.cancel.text, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
       outcome := CASE WHEN v.found_key IS NULL THEN 'not-found' WHEN v.is_held THEN 'in-flight' ELSE 'cancelled' END;
       IF outcome <> 'not-found' THEN ${TOLD} END IF;
     END $tocsin$;`
@@ -366,7 +366,7 @@ const RESCHEDULE = `
       SELECT r.kind, r.ms INTO v.kind, v.ms FROM tocsin.ring_time(at, delay) r;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
       ${said(
-        WRITES.reschedule,
+        WRITES.reschedule.text,
         [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TERMS_VALUES, ...NOTIFY_VALUES],
         ['found_key', 'became', 'due_ms'],
       )}

@@ -2,20 +2,8 @@ import type { SlotBy } from '../../values/cell.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Placing } from '../../ledger.ts'
 import type { Database } from './database.ts'
+import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
-
-/** $2 slotBy, $3 mergeMs: with the first task of a topic it is fixed how its keys are placed. */
-const PLACE = `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
-  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED) AND (NOT is_placed OR slot_by = $2)
-  RETURNING id`
-
-/**
- * The same where nothing is placed: it may still change. 'key' is also what holds where nothing was said, so that it gives
- * way. Somebody's open transaction may be placing the first key: that is not waited for.
- */
-const ANNOUNCE = `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3
-  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED)
-    AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id`
 
 /**
  * Topics have numbers in the tables. Those that were seen are kept: a topic never goes. Beside its number stands how its
@@ -42,9 +30,7 @@ export class Topics {
   async made(name: string): Promise<TopicName> {
     const known = await this.seen(name)
     if (known !== null) return { id: known, name }
-    await this.#database.ask('topic', 'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING', [
-      name,
-    ])
+    await this.#database.ask('topic', TOPICS.create.text, [name])
     return { id: (await this.seen(name)) as number, name }
   }
 
@@ -52,7 +38,7 @@ export class Topics {
   async seen(name: string): Promise<number | null> {
     const known = this.#known.get(name)
     if (known !== undefined) return known
-    const [row] = await this.#database.ask('topic', 'SELECT id FROM tocsin.topic WHERE name = $1', [name])
+    const [row] = await this.#database.ask('topic', TOPICS.find.text, [name])
     if (row === undefined) return null
     this.#known.set(name, row[0] as number)
     return row[0] as number
@@ -64,16 +50,14 @@ export class Topics {
     const placing = this.#placings.get(name)?.()
     if (placing === undefined || (this.#agreed.has(name) && this.#isTold(name, placing))) return topic
     const { slotBy, mergeMs } = placing
-    const rows = await this.#database.ask('topic', PLACE, [topic.id, slotBy, mergeMs])
+    const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
     if (rows.length > 0) {
       this.#agreed.add(name)
       this.#toldMergeMs.set(name, mergeMs)
       return topic
     }
     // Placed otherwise; or somebody's open transaction is at it, which is not waited for: what is known so far has to fit.
-    const [row] = await this.#database.ask('topic', 'SELECT slot_by FROM tocsin.topic WHERE id = $1', [
-      topic.id,
-    ])
+    const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
     if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
     return topic
   }
@@ -83,11 +67,7 @@ export class Topics {
     const id = await this.seen(name)
     const placing = this.#placings.get(name)?.()
     if (id === null || placing === undefined || this.#agreed.has(name)) return id
-    const [row] = await this.#database.ask(
-      'topic',
-      'SELECT slot_by FROM tocsin.topic WHERE id = $1 AND is_placed',
-      [id],
-    )
+    const [row] = await this.#database.ask('topic', TOPICS.fixedSlotBy.text, [id])
     if (row === undefined) return id
     if (row[0] !== placing.slotBy) throw otherSlotBy(name, placing.slotBy)
     this.#agreed.add(name)
@@ -99,7 +79,11 @@ export class Topics {
     const placing = this.#placings.get(name)?.()
     if (placing === undefined || this.#isTold(name, placing)) return
     const { id } = await this.made(name)
-    const rows = await this.#database.ask('topic', ANNOUNCE, [id, placing.slotBy, placing.mergeMs])
+    const rows = await this.#database.ask('topic', TOPICS.announce.text, [
+      id,
+      placing.slotBy,
+      placing.mergeMs,
+    ])
     if (rows.length > 0) this.#toldMergeMs.set(name, placing.mergeMs)
   }
 

@@ -18,7 +18,8 @@ import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tags
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { noOpenTransaction } from './driver-errors.ts'
 import type { StatementRunner } from './statement-runner.ts'
-import { SEPARATOR, WRITES } from './write-statements.ts'
+import { SEPARATOR } from './statements/fragments.ts'
+import { WRITES } from './statements/writes.ts'
 
 export interface TopicName {
   readonly id: number
@@ -93,7 +94,7 @@ export class Writes {
     entries: readonly NewEntry[],
     mergeMs: number,
   ): Promise<LedgerScheduled[]> {
-    const [row] = await runner.query(WRITES.schedule, this.#entries(runner, topic, entries, mergeMs))
+    const [row] = await runner.query(WRITES.schedule.text, this.#entries(runner, topic, entries, mergeMs))
     if (row === undefined) throw noOpenTransaction()
     const [nowMs, superseded] = row as [number, string | null]
     if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
@@ -111,7 +112,7 @@ export class Writes {
     answers: Map<string, LedgerScheduled>,
   ): Promise<NewEntry[]> {
     const values = this.#entries(runner, topic, entries, mergeMs)
-    const [row] = await runner.query(WRITES.scheduleKeeping, values)
+    const [row] = await runner.query(WRITES.scheduleKeeping.text, values)
     if (row === undefined) throw noOpenTransaction()
     const [nowMs, superseded, in_, kept] = row as [number, ...(string | null)[]]
     const how = new Map(listIn<[string, number]>(superseded))
@@ -124,7 +125,7 @@ export class Writes {
   }
 
   async cancel(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const rows = await runner.query(WRITES.cancel, [
+    const rows = await runner.query(WRITES.cancel.text, [
       topic.id,
       ...placeArrays(places),
       runner.lockTimeoutMs,
@@ -145,7 +146,7 @@ export class Writes {
     mergeMs: number,
   ): Promise<LedgerRescheduled[]> {
     const values = [topic.id, ...placeArrays(places), when.kind, when.ms, mergeMs]
-    const rows = await runner.query(WRITES.reschedule, [
+    const rows = await runner.query(WRITES.reschedule.text, [
       ...values,
       runner.lockTimeoutMs,
       runner.transactionId,
@@ -176,11 +177,11 @@ export class Writes {
       this.session,
     ]
     const verdicts = new Array<ClaimVerdict>(items.length)
-    const [taken] = await runner.query(WRITES.claim, values(items))
+    const [taken] = await runner.query(WRITES.claim.text, values(items))
     if (putTaken(topic.name, items, taken as TakenLists, verdicts) === items.length) return verdicts
     const left = [...items.keys()].filter((at) => verdicts[at] === undefined)
     const some = left.map((at) => items[at] as ClaimItem)
-    const rows = await runner.query(WRITES.claimAny, [...values(some), poisonText('%s')])
+    const rows = await runner.query(WRITES.claimAny.text, [...values(some), poisonText('%s')])
     for (const row of rows as ClaimRow[]) {
       const at = row[0] - 1
       verdicts[left[at] as number] = verdictOf(topic.name, some[at] as ClaimItem, row)
@@ -194,7 +195,7 @@ export class Writes {
     { key, cell }: Place,
     stamp: number,
   ): Promise<'begun' | 'locked' | 'stale'> {
-    const rows = await runner.query(WRITES.begin, [topic.id, cell, key, stamp, this.session])
+    const rows = await runner.query(WRITES.begin.text, [topic.id, cell, key, stamp, this.session])
     return (rows as ['begun' | 'locked'][])[0]?.[0] ?? 'stale'
   }
 
@@ -203,7 +204,7 @@ export class Writes {
     topic: TopicName,
     items: readonly ExtendItem[],
   ): Promise<ExtendAnswer[]> {
-    const rows = await runner.query(WRITES.extend, [
+    const rows = await runner.query(WRITES.extend.text, [
       topic.id,
       ...placeArrays(items),
       numberArray(items.map(({ stamp }) => stamp)),
@@ -240,7 +241,7 @@ export class Writes {
     indexes: readonly number[],
     answers: (LedgerSettled | null)[],
   ): Promise<number[]> {
-    const [row] = await runner.query(WRITES.finish, [
+    const [row] = await runner.query(WRITES.finish.text, [
       topic.id,
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
@@ -265,7 +266,7 @@ export class Writes {
     answers: (LedgerSettled | null)[],
   ): Promise<void> {
     const outcomes = settlements.map(({ outcome }) => outcomeColumns(outcome))
-    const rows = await runner.query(WRITES.settle, [
+    const rows = await runner.query(WRITES.settle.text, [
       topic.id,
       ...placeArrays(settlements),
       numberArray(settlements.map(({ stamp }) => stamp)),
@@ -287,7 +288,7 @@ export class Writes {
     places: readonly Place[],
   ): Promise<LedgerReplayed[]> {
     const values = [topic.id, ...placeArrays(places), runner.lockTimeoutMs, runner.notifyWithinMs, topic.name]
-    const rows = await runner.query(WRITES.replay, values)
+    const rows = await runner.query(WRITES.replay.text, values)
     type Row = [key: string, lives: boolean, ringMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
     return places.map(({ key, cell }): LedgerReplayed => {
@@ -304,7 +305,11 @@ export class Writes {
     topic: TopicName,
     places: readonly Place[],
   ): Promise<('purged' | 'not-found')[]> {
-    const rows = await runner.query(WRITES.purge, [topic.id, ...placeArrays(places), runner.lockTimeoutMs])
+    const rows = await runner.query(WRITES.purge.text, [
+      topic.id,
+      ...placeArrays(places),
+      runner.lockTimeoutMs,
+    ])
     const purged = new Set((rows as [string][]).map(([key]) => key))
     return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
   }

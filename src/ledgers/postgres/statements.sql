@@ -1,0 +1,1249 @@
+-- Every statement that the PostgreSQL ledger sends, as it is sent. Generated: npm run docs.
+--
+-- Each is a PREPARE, to be pasted into psql on a database that has a ledger: then EXECUTE it, or EXPLAIN EXECUTE it.
+-- Begin with BEGIN, and end with ROLLBACK, to change nothing. Arrays have one element per task. Instants are Unix
+-- milliseconds.
+--
+-- Where the role may create functions, write_schedule, write_claim and write_finish are sent as calls of functions
+-- with this text (prepared-steps.ts). Not here: BEGIN, COMMIT, ROLLBACK, LISTEN, and what creates the tables
+-- (migrations.ts) and the SQL functions (sql-functions.ts).
+--
+-- write_schedule_new        the function of prepared-steps.ts, if expects_new
+-- write_schedule            Writes.schedule, tocsin.schedule()
+-- write_schedule_keeping    Writes.schedule, tocsin.schedule()
+-- write_cancel              Writes.cancel, tocsin.cancel()
+-- write_reschedule          Writes.reschedule, tocsin.reschedule()
+-- write_claim               Writes.claim
+-- write_claim_any           Writes.claim
+-- write_begin               Writes.begin
+-- write_extend              Writes.extend
+-- write_finish              Writes.settle
+-- write_settle              Writes.settle
+-- write_replay              Writes.replay
+-- write_purge               Writes.purge
+-- write_forget_ended        PostgresLedger.forget
+-- write_forget_dead         PostgresLedger.forget
+-- read_get                  Readings.get
+-- read_hints                Readings.hints
+-- read_load                 Readings.load
+-- read_find_live            Readings.find
+-- read_find_live_by_tag     Readings.find
+-- read_find_live_by_prefix  Readings.find
+-- read_find_dead            Readings.find
+-- read_find_dead_by_tag     Readings.find
+-- read_find_dead_by_prefix  Readings.find
+-- read_counts               Readings.counts
+-- read_books                Readings.books
+-- read_forecast             Readings.forecast
+-- read_recount              Readings.recount
+-- read_list_live            Readings.list
+-- read_list_ended           Readings.list
+-- topic_list                PostgresLedger.topics
+-- topic_find                Topics.seen
+-- topic_create              Topics.made
+-- topic_place               Topics.placed
+-- topic_announce            Topics.announce
+-- topic_slot_by             Topics.placed
+-- topic_fixed_slot_by       Topics.agreed
+-- transaction_current_id    CallerTransaction, OpenHandlerTransaction
+-- transaction_has_ledger    CallerTransactions
+-- transaction_ledger_id     CallerTransactions
+-- transaction_feed          CallerTransaction
+-- transaction_hold          OpenHandlerTransaction.hold
+-- board_beat                PostgresBoard.beat
+-- board_cards               PostgresBoard.cards
+-- board_leave               PostgresBoard.leave
+-- board_bury                PostgresBoard.bury
+-- board_records             PostgresBoard.records
+-- board_create              PostgresBoard.create
+-- board_change              PostgresBoard.change
+-- board_history             PostgresBoard.history
+-- board_tokens              PostgresBoard.tokens
+-- board_put_token           PostgresBoard.putToken
+-- board_drop_token          PostgresBoard.dropToken
+-- upkeep_server             openPostgres
+-- upkeep_new_session        openPostgres
+-- upkeep_now                PostgresLedger.nowMs
+-- upkeep_take_feed          PostgresLedger.committedWrites
+-- upkeep_merge_books        PostgresLedger.forget
+-- upkeep_notify             Listener
+
+-- write_schedule_new
+-- Inserts tasks. Fails with unique_violation, and writes nothing, if one of the keys has a live task. Saves the
+-- lookup of each key, a quarter of the work.
+-- Sent by: the function of prepared-steps.ts, if expects_new
+--   $1  topic             integer     id of the topic
+--   $2  cells             smallint[]
+--   $3  keys              text[]
+--   $4  ms                bigint[]    instant or delay of each task
+--   $5  are_delays        boolean[]   whether ms is a delay
+--   $6  priorities        smallint[]
+--   $7  tags              text[]      tags of each task, one per line
+--   $8  bodies            text[]      payload of each task, as JSON
+--   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
+--   $13 topic_name        text        payload of the NOTIFY
+--   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+-- Returns: One row, as schedule returns it, with nulls.
+PREPARE write_schedule_new (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
+      CASE WHEN $10::integer IS NOT NULL
+        THEN set_config('lock_timeout', $10::integer::text, true) END AS lock_timeout
+    WHERE $11::text IS NULL OR $11::text = pg_current_xact_id()::text
+  ),
+  written AS (INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
+    SELECT $1::integer, cell, key, generation, due_ms, due_ms, priority, now_ms, now_ms,
+      string_to_array(tags, E'\n'), body
+    FROM (
+    SELECT i.*, least(greatest(
+      CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
+    0), 9007199254739) AS due_ms FROM (
+      SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+        WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
+    ) i) i ORDER BY i.cell, i.key RETURNING l.due_ms),
+  booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
+  SELECT t.now_ms::float8 AS now_ms, NULL::text AS superseded, NULL::text AS written, NULL::text AS kept,
+    (SELECT pg_notify('tocsin', $13)::text FROM t
+    WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM written) <= t.now_ms + $12::bigint) AS told
+  FROM t WHERE (SELECT count(*) FROM written) > 0;
+
+-- write_schedule
+-- Upserts tasks: a key that has a live task is replaced.
+-- Sent by: Writes.schedule, tocsin.schedule()
+--   $1  topic             integer     id of the topic
+--   $2  cells             smallint[]
+--   $3  keys              text[]
+--   $4  ms                bigint[]    instant or delay of each task
+--   $5  are_delays        boolean[]   whether ms is a delay
+--   $6  priorities        smallint[]
+--   $7  tags              text[]      tags of each task, one per line
+--   $8  bodies            text[]      payload of each task, as JSON
+--   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
+--   $13 topic_name        text        payload of the NOTIFY
+--   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+-- Returns: One row: now_ms; superseded, a JSON list of [key, what it replaced: 1 waiting, 2 lease over, 3 in flight];
+-- two nulls.
+PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
+      CASE WHEN $10::integer IS NOT NULL
+        THEN set_config('lock_timeout', $10::integer::text, true) END AS lock_timeout
+    WHERE $11::text IS NULL OR $11::text = pg_current_xact_id()::text
+  ),
+  input AS MATERIALIZED (
+    SELECT i.*, least(greatest(
+      CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
+    0), 9007199254739) AS due_ms FROM (
+      SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+        WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
+    ) i),
+  written AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
+    SELECT $1::integer, cell, key, generation, due_ms, due_ms, priority, now_ms, now_ms,
+      string_to_array(tags, E'\n'), body
+    FROM input i ORDER BY i.cell, i.key
+    ON CONFLICT (topic, cell, key) DO UPDATE SET
+      supersedes = CASE WHEN l.session IS NULL THEN 1 WHEN l.lease_ms <= excluded.updated_ms THEN 2 ELSE 3 END,
+      generation = excluded.generation, due_ms = excluded.due_ms, ring_ms = excluded.ring_ms,
+      priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
+      tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
+      marked = false, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
+    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    RETURNING l.cell, l.key, l.supersedes
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, scheduled, claimed)
+    SELECT $1, count(*) FILTER (WHERE supersedes = 0), -count(*) FILTER (WHERE supersedes > 1)
+    FROM written HAVING count(*) FILTER (WHERE supersedes <> 1) > 0
+  )
+  SELECT t.now_ms::float8 AS now_ms,
+    (SELECT json_agg(json_build_array(key, supersedes)) FROM written WHERE supersedes > 0)::text AS superseded,
+    NULL::text AS written, NULL::text AS kept,
+    (SELECT pg_notify('tocsin', $13)::text FROM t
+    WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM input) <= t.now_ms + $12::bigint) AS told
+  FROM t;
+
+-- write_schedule_keeping
+-- Inserts tasks with onConflict 'keep': a key that has a live task keeps it, unless that was cancelled in flight.
+-- Sent by: Writes.schedule, tocsin.schedule()
+--   $1  topic             integer     id of the topic
+--   $2  cells             smallint[]
+--   $3  keys              text[]
+--   $4  ms                bigint[]    instant or delay of each task
+--   $5  are_delays        boolean[]   whether ms is a delay
+--   $6  priorities        smallint[]
+--   $7  tags              text[]      tags of each task, one per line
+--   $8  bodies            text[]      payload of each task, as JSON
+--   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
+--   $13 topic_name        text        payload of the NOTIFY
+--   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+-- Returns: One row: now_ms; superseded, a JSON list of [key, what it replaced: 1 waiting, 2 lease over, 3 in flight];
+-- written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].
+PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
+      CASE WHEN $10::integer IS NOT NULL
+        THEN set_config('lock_timeout', $10::integer::text, true) END AS lock_timeout
+    WHERE $11::text IS NULL OR $11::text = pg_current_xact_id()::text
+  ),
+  input AS MATERIALIZED (
+    SELECT i.*, least(greatest(
+      CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
+    0), 9007199254739) AS due_ms FROM (
+      SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+        WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
+    ) i),
+  written AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, body)
+    SELECT $1::integer, cell, key, generation, due_ms, due_ms, priority, now_ms, now_ms,
+      string_to_array(tags, E'\n'), body
+    FROM input i ORDER BY i.cell, i.key
+    ON CONFLICT (topic, cell, key) DO UPDATE SET
+      supersedes = CASE WHEN l.session IS NULL THEN 1 WHEN l.lease_ms <= excluded.updated_ms THEN 2 ELSE 3 END,
+      generation = excluded.generation, due_ms = excluded.due_ms, ring_ms = excluded.ring_ms,
+      priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
+      tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
+      marked = false, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
+    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    WHERE l.marked
+    RETURNING l.cell, l.key, l.supersedes
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, scheduled, claimed)
+    SELECT $1, count(*) FILTER (WHERE supersedes = 0), -count(*) FILTER (WHERE supersedes > 1)
+    FROM written HAVING count(*) FILTER (WHERE supersedes <> 1) > 0
+  )
+  SELECT t.now_ms::float8 AS now_ms,
+    (SELECT json_agg(json_build_array(key, supersedes)) FROM written WHERE supersedes > 0)::text AS superseded,
+    (SELECT json_agg(key) FROM written)::text AS written,
+    (SELECT json_agg(json_build_array(l.key, l.due_ms, (l.session IS NOT NULL AND l.lease_ms > i.now_ms))) FROM input i JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+      LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)::text AS kept,
+    (SELECT pg_notify('tocsin', $13)::text FROM t
+    WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM input) <= t.now_ms + $12::bigint) AS told
+  FROM t;
+
+-- write_cancel
+-- Cancels tasks. One that is held is marked: its current attempt may finish, and no other follows.
+-- Sent by: Writes.cancel, tocsin.cancel()
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]
+--   $3  keys             text[]
+--   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
+--   $5  transaction_id   text        does nothing in another transaction than this one; NULL: any
+-- Returns: A row for each live task: key, whether it is in flight.
+PREPARE write_cancel (integer, smallint[], text[], integer, text) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $4::integer IS NOT NULL
+        THEN set_config('lock_timeout', $4::integer::text, true) END AS lock_timeout
+    WHERE $5::text IS NULL OR $5::text = pg_current_xact_id()::text
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[])
+      WITH ORDINALITY AS i (cell, key, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, (l.session IS NOT NULL AND l.lease_ms > i.now_ms) AS is_held, l.session IS NOT NULL AS was_claimed
+    FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE) l
+  ),
+  marked AS (
+    UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+  ),
+  removed AS (DELETE FROM tocsin.live l USING locked i WHERE NOT i.is_held AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
+    SELECT 2, t.now_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+  )
+  SELECT key, is_held FROM locked;
+
+-- write_reschedule
+-- Moves tasks to another time. Ends a task that was cancelled in flight and whose lease is over.
+-- Sent by: Writes.reschedule, tocsin.reschedule()
+--   $1  topic             integer     id of the topic
+--   $2  cells             smallint[]
+--   $3  keys              text[]
+--   $4  kind              text        'at', 'delay', or 'shift' (from the time at which it rings now)
+--   $5  ms                bigint      instant, delay or shift
+--   $6  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
+--   $7  lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $8  transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $9  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
+--   $10 topic_name        text        payload of the NOTIFY
+-- Returns: A row for each live task: key, 'rescheduled' | 'in-flight' | 'not-found', due_ms, priority.
+PREPARE write_reschedule (integer, smallint[], text[], text, bigint, bigint, integer, text, bigint, text) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $7::integer IS NOT NULL
+        THEN set_config('lock_timeout', $7::integer::text, true) END AS lock_timeout
+    WHERE $8::text IS NULL OR $8::text = pg_current_xact_id()::text
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[])
+      WITH ORDINALITY AS i (cell, key, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, i.now_ms, l.priority, l.session IS NOT NULL AS was_claimed,
+      CASE WHEN (l.session IS NOT NULL AND l.lease_ms > i.now_ms) THEN 'in-flight' WHEN l.marked THEN 'not-found' ELSE 'rescheduled' END AS outcome,
+      CASE $4 WHEN 'at' THEN $5::bigint WHEN 'delay' THEN i.now_ms + $5::bigint ELSE l.ring_ms + $5::bigint END AS wanted
+    FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE) l
+  ),
+  judged AS MATERIALIZED (SELECT locked.*, least(greatest(
+      CASE WHEN $6::bigint > 0 THEN ((wanted) + $6::bigint - 1) / $6::bigint * $6::bigint ELSE wanted END,
+    0), 9007199254739) AS due_ms FROM locked),
+  moved AS (
+    UPDATE tocsin.live l SET due_ms = i.due_ms, ring_ms = i.due_ms, updated_ms = i.now_ms, failures = 0, lost = 0, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
+    FROM judged i WHERE i.outcome = 'rescheduled' AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+  ),
+  removed AS (DELETE FROM tocsin.live l USING judged i WHERE i.outcome = 'not-found' AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
+    SELECT 2, t.now_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*) FILTER (WHERE outcome = 'not-found'), -count(*) FILTER (WHERE was_claimed)
+    FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
+  )
+  SELECT key, outcome, due_ms::float8 AS due_ms, priority,
+    (SELECT pg_notify('tocsin', $10)::text FROM t
+    WHERE $9::bigint > 0 AND (SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled') <= t.now_ms + $9::bigint) AS told FROM judged;
+
+-- write_claim
+-- Claims tasks that wait and whose time has come: nearly every claim. Skips all others; claim_any decides on those.
+-- Sent by: Writes.claim
+--   $1  topic      integer     id of the topic
+--   $2  cells      smallint[]
+--   $3  keys       text[]
+--   $4  stamps     bigint[]    stamp of each claim
+--   $5  leases_ms  bigint[]    length of each lease in milliseconds
+--   $6  rang_ms    bigint[]    time of the clock by which each task rang
+--   $7  alone      boolean[]   whether the consumer runs nothing else, as a suspect needs it
+--   $8  session    bigint      session of the process that holds the claims
+-- Returns: One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries,
+-- priority (separated by commas); tags, body (separated by \x1e).
+PREPARE write_claim (integer, smallint[], text[], bigint[], bigint[], bigint[], boolean[], bigint) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms
+  ),
+  found AS MATERIALIZED (
+    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
+    FROM (SELECT * FROM (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[])
+      WITH ORDINALITY AS i (cell, key, my_stamp, trusted_ms, rang_ms, alone, n)) i ORDER BY i.cell, i.key) i
+    CROSS JOIN LATERAL (
+      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key AND l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < 2) FOR UPDATE SKIP LOCKED
+    ) l
+  ),
+  taken AS (UPDATE tocsin.live l SET session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
+      started = CASE WHEN i.alone THEN 1 ELSE 0 END FROM found i WHERE l.ctid = i.at AND l.tableoid = i.part RETURNING i.n, l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\n') AS tags, l.priority),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
+  SELECT string_agg(n::text, ','), string_agg(generation::text, ','), string_agg(due_ms::text, ','), string_agg(ring_ms::text, ','), string_agg(failures::text, ','), string_agg(deliveries::text, ','), string_agg(priority::text, ','),
+    string_agg(coalesce(tags, ''), E'\x1e'), string_agg(body, E'\x1e') FROM taken;
+
+-- write_claim_any
+-- Claims what claim left, or says why not. Takes tasks over whose lease is over, ends those that were cancelled in
+-- flight, and buries poison.
+-- Sent by: Writes.claim
+--   $1  topic          integer     id of the topic
+--   $2  cells          smallint[]
+--   $3  keys           text[]
+--   $4  stamps         bigint[]    stamp of each claim
+--   $5  leases_ms      bigint[]    length of each lease in milliseconds
+--   $6  rang_ms        bigint[]    time of the clock by which each task rang
+--   $7  alone          boolean[]   whether the consumer runs nothing else, as a suspect needs it
+--   $8  session        bigint      session of the process that holds the claims
+--   $9  poison_format  text        error of a poison task; %s is the number of lost leases
+-- Returns: A row for each task: n, verdict; if 'ours', the task; otherwise ring_ms, failures, priority, lost,
+-- milliseconds to the end of its lease.
+PREPARE write_claim_any (integer, smallint[], text[], bigint[], bigint[], bigint[], boolean[], bigint, text) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[])
+      WITH ORDINALITY AS i (cell, key, my_stamp, trusted_ms, rang_ms, alone, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
+      l.lease_ms, l.session IS NOT NULL AS was_claimed,
+      CASE
+        WHEN l.session IS NULL AND l.ring_ms > i.rang_ms THEN 'later'
+        WHEN l.session IS NULL AND l.lost >= 2 AND NOT i.alone THEN 'suspect'
+        WHEN l.session IS NULL THEN 'take'
+        WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
+        WHEN l.lease_ms > i.now_ms THEN 'held'
+        WHEN l.marked THEN 'cancelled'
+        -- Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row.
+        WHEN l.started = 2 AND l.lost >= 2 THEN 'poison'
+        WHEN l.lost + 1 >= 2 AND NOT i.alone THEN 'release'
+        ELSE 'retake'
+      END AS verdict
+    FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE SKIP LOCKED) l
+  ),
+  taken AS (
+    UPDATE tocsin.live l SET session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
+      started = CASE WHEN i.alone THEN 1 ELSE 0 END, lost = l.lost + CASE WHEN i.was_claimed THEN 1 ELSE 0 END
+    FROM locked i WHERE i.verdict IN ('take', 'retake') AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key RETURNING i.n, l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\n') AS tags, l.priority
+  ),
+  released AS (
+    UPDATE tocsin.live l SET lost = l.lost + 1, session = NULL, stamp = NULL, lease_ms = NULL, started = 0 FROM locked i WHERE i.verdict = 'release' AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING locked i WHERE i.verdict IN ('cancelled', 'poison') AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+    RETURNING l.*, i.verdict, i.now_ms
+  ),
+  graves AS (
+    DELETE FROM tocsin.ended e USING removed r
+    WHERE r.verdict = 'poison' AND e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = 4 RETURNING 1
+  ),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, cause, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
+    SELECT CASE verdict WHEN 'poison' THEN 4 ELSE 2 END, now_ms, failures,
+      CASE verdict WHEN 'poison' THEN format($9, lost + 1) ELSE error END,
+      CASE verdict WHEN 'poison' THEN 'poison' END, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed WHERE (SELECT count(*) FROM graves) >= 0
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, claimed, cancelled, dead, purged)
+    SELECT $1, count(*) FILTER (WHERE verdict = 'take') - count(*) FILTER (WHERE verdict IN ('release', 'cancelled', 'poison')),
+      count(*) FILTER (WHERE verdict = 'cancelled'),
+      count(*) FILTER (WHERE verdict = 'poison') - (SELECT count(*) FROM graves), (SELECT count(*) FROM graves)
+    FROM locked HAVING count(*) FILTER (WHERE verdict IN ('take', 'release', 'cancelled', 'poison')) > 0
+  )
+  SELECT n, 'ours' AS verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority,
+    NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
+  UNION ALL SELECT i.n, 'ours', l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\n') AS tags, l.priority, NULL, NULL FROM locked i JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key WHERE i.verdict = 'mine'
+  UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
+    FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
+  -- What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow.
+  UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key), 'gone'),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL;
+
+-- write_begin
+-- Records that the handler of a suspect starts.
+-- Sent by: Writes.begin
+--   $1  topic    integer   id of the topic
+--   $2  cell     smallint
+--   $3  key      text
+--   $4  stamp    bigint
+--   $5  session  bigint    session of the process that holds the claims
+-- Returns: One row, 'begun' or 'locked' (another transaction holds the row); none if the claim is not held any more.
+PREPARE write_begin (integer, smallint, text, bigint, bigint) AS
+WITH mine AS (
+    SELECT l.cell, l.key FROM tocsin.live l WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 FOR UPDATE SKIP LOCKED
+  ),
+  begun AS (
+    UPDATE tocsin.live l SET started = CASE WHEN started = 1 THEN 2 ELSE started END
+    FROM mine m WHERE l.topic = $1 AND l.cell = m.cell AND l.key = m.key RETURNING 1
+  )
+  SELECT 'begun' FROM begun
+  UNION ALL SELECT 'locked' FROM tocsin.live l WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 AND NOT EXISTS (SELECT 1 FROM mine);
+
+-- write_extend
+-- Extends the leases of claims that are still held.
+-- Sent by: Writes.extend
+--   $1  topic      integer     id of the topic
+--   $2  cells      smallint[]
+--   $3  keys       text[]
+--   $4  stamps     bigint[]    stamp of each claim
+--   $5  leases_ms  bigint[]    length of each lease in milliseconds
+--   $6  session    bigint      session of the process that holds the claims
+-- Returns: A row for each that is held: key, 'extended' or 'locked' (another transaction holds the row).
+PREPARE write_extend (integer, smallint[], text[], bigint[], bigint[], bigint) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms
+  ),
+  input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[])
+      WITH ORDINALITY AS i (cell, key, my_stamp, trusted_ms, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.* FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE SKIP LOCKED) l WHERE l.session = $6 AND l.stamp = i.my_stamp
+  ),
+  extended AS (
+    UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key RETURNING l.cell, l.key
+  )
+  SELECT key, 'extended' FROM extended
+  UNION ALL SELECT i.key, 'locked' FROM input i LEFT JOIN extended e ON e.cell = i.cell AND e.key = i.key
+    WHERE e.key IS NULL
+      AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key);
+
+-- write_finish
+-- Ends tasks as done or obsolete: nearly every settlement. Skips claims that are not held any more; settle decides on
+-- those.
+-- Sent by: Writes.settle
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]
+--   $3  keys             text[]
+--   $4  stamps           bigint[]    stamp of each claim
+--   $5  states           smallint[]  1: done, 3: obsolete
+--   $6  session          bigint      session of the process that holds the claims
+--   $7  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
+-- Returns: One value: null if all of them ended, otherwise the numbers of those that did, separated by commas.
+PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], bigint, integer) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $7::integer IS NOT NULL
+        THEN set_config('lock_timeout', $7::integer::text, true) END AS lock_timeout
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING (
+      SELECT i.n, i.now_ms, i.state, l.at, l.part
+      FROM (SELECT * FROM (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[])
+      WITH ORDINALITY AS i (cell, key, my_stamp, state, n)) i ORDER BY i.cell, i.key) i
+    CROSS JOIN LATERAL (
+      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key AND l.session = $6 AND l.stamp = i.my_stamp FOR UPDATE
+    ) l
+    ) i WHERE l.ctid = i.at AND l.tableoid = i.part RETURNING l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error, i.state, i.now_ms, i.n
+  ),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
+    SELECT state, now_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done, obsolete, claimed)
+    SELECT $1, count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 3), -count(*)
+    FROM removed HAVING count(*) > 0
+  )
+  SELECT CASE WHEN count(*) < cardinality($2::smallint[]) THEN coalesce(string_agg(n::text, ','), '') END FROM removed;
+
+-- write_settle
+-- Settles claims with any outcome, and those that finish skipped.
+-- Sent by: Writes.settle
+--   $1  topic          integer             id of the topic
+--   $2  cells          smallint[]
+--   $3  keys           text[]
+--   $4  stamps         bigint[]            stamp of each claim
+--   $5  kinds          text[]              'done', 'obsolete', 'dead', 'retry', 'snooze', 'return' or 'lost'
+--   $6  delays         double precision[]  milliseconds; for 'lost' a fraction of the spread
+--   $7  errors         text[]
+--   $8  causes         text[]              why a task is dead
+--   $9  failed         boolean[]           whether a 'dead' task counts one more failure
+--   $10 session        bigint              session of the process that holds the claims
+--   $11 poison_format  text                error of a poison task; %s is the number of lost leases
+-- Returns: A row for each task: n, 'settled' | 'stale' | 'locked' (another transaction holds the row), what became of
+-- it, ring_ms, failures, priority, lost.
+PREPARE write_settle (integer, smallint[], text[], bigint[], text[], double precision[], text[], text[], boolean[], bigint, text) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms
+  ),
+  input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::text[], $6::double precision[], $7::text[], $8::text[], $9::boolean[])
+      WITH ORDINALITY AS i (cell, key, my_stamp, kind, delay, told, cause, failed, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.kind, i.delay, i.told, i.cause, i.failed, i.now_ms,
+      l.marked, l.started, l.lost, l.ring_ms, l.failures, l.priority, l.lease_ms
+    FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE SKIP LOCKED) l WHERE l.session = $10 AND l.stamp = i.my_stamp
+  ),
+  judged AS MATERIALIZED (
+    SELECT locked.*,
+      CASE
+        WHEN kind IN ('done', 'obsolete', 'dead') THEN kind
+        WHEN kind = 'lost' AND lease_ms > now_ms THEN 'stale'
+        WHEN marked THEN 'cancelled'
+        WHEN kind = 'lost' AND started = 2 AND lost >= 2 THEN 'poison'
+        ELSE kind
+      END AS fate,
+      CASE kind
+        WHEN 'return' THEN ring_ms
+        WHEN 'lost' THEN now_ms + ceil(delay * 1000 * 2 ^ least(lost + 1, 4))::bigint
+        ELSE least(now_ms + delay::bigint, 9007199254739)
+      END AS rings_ms,
+      failures + CASE WHEN kind = 'retry' OR (kind = 'dead' AND failed) THEN 1 ELSE 0 END AS failed_times,
+      CASE kind WHEN 'return' THEN lost WHEN 'lost' THEN lost + 1 ELSE 0 END AS losses
+    FROM locked
+  ),
+  again AS (
+    UPDATE tocsin.live l SET ring_ms = i.rings_ms, failures = i.failed_times, lost = i.losses,
+      error = CASE i.kind WHEN 'retry' THEN i.told ELSE l.error END,
+      updated_ms = CASE i.kind WHEN 'return' THEN l.updated_ms ELSE i.now_ms END,
+      deliveries = l.deliveries - CASE i.kind WHEN 'return' THEN 1 ELSE 0 END, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
+    FROM judged i WHERE i.fate IN ('retry', 'snooze', 'return', 'lost') AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING judged i
+    WHERE i.fate IN ('done', 'obsolete', 'cancelled', 'dead', 'poison') AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+    RETURNING l.*, i.fate, i.now_ms, i.failed_times, i.told, i.cause
+  ),
+  graves AS (
+    DELETE FROM tocsin.ended e USING removed r
+    WHERE r.fate IN ('dead', 'poison') AND e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = 4 RETURNING 1
+  ),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, cause, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
+    SELECT CASE fate WHEN 'done' THEN 1 WHEN 'obsolete' THEN 3 WHEN 'cancelled' THEN 2
+        ELSE 4 END,
+      now_ms, CASE fate WHEN 'dead' THEN failed_times ELSE failures END,
+      CASE fate WHEN 'dead' THEN told WHEN 'poison' THEN format($11, lost + 1) ELSE error END,
+      CASE fate WHEN 'dead' THEN cause WHEN 'poison' THEN 'poison' END, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body
+    FROM removed WHERE (SELECT count(*) FROM graves) >= 0
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, claimed, done, obsolete, cancelled, dead, purged)
+    SELECT $1, -count(*), count(*) FILTER (WHERE fate = 'done'), count(*) FILTER (WHERE fate = 'obsolete'),
+      count(*) FILTER (WHERE fate = 'cancelled'),
+      count(*) FILTER (WHERE fate IN ('dead', 'poison')) - (SELECT count(*) FROM graves), (SELECT count(*) FROM graves)
+    FROM judged WHERE fate <> 'stale' HAVING count(*) > 0
+  )
+  SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
+  FROM judged
+  -- Of the others nobody holds them under that stamp, or somebody else is at them.
+  UNION ALL SELECT i.n, CASE WHEN (
+      SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+    ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN judged k ON k.n = i.n WHERE k.n IS NULL;
+
+-- write_replay
+-- Makes dead tasks live again, due now, unless their key has a live task.
+-- Sent by: Writes.replay
+--   $1  topic             integer     id of the topic
+--   $2  cells             smallint[]
+--   $3  keys              text[]
+--   $4  lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $5  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
+--   $6  topic_name        text        payload of the NOTIFY
+-- Returns: A row for each dead task: key, whether it lives again, ring_ms, priority.
+PREPARE write_replay (integer, smallint[], text[], integer, bigint, text) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $4::integer IS NOT NULL
+        THEN set_config('lock_timeout', $4::integer::text, true) END AS lock_timeout
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[])
+      WITH ORDINALITY AS i (cell, key, n)
+  ),
+  graves AS MATERIALIZED (
+    SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
+      ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4
+    ORDER BY i.cell, i.key FOR UPDATE OF e
+  ),
+  revived AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, deliveries, created_ms, updated_ms, tags, body)
+    SELECT topic, cell, key, generation, now_ms, now_ms, priority, deliveries, created_ms, now_ms, tags, body FROM graves
+    ON CONFLICT (topic, cell, key) DO NOTHING RETURNING l.cell, l.key
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING revived r
+    WHERE e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = 4
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
+  SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
+    (SELECT pg_notify('tocsin', $6)::text FROM t
+    WHERE $5::bigint > 0 AND (SELECT min(t.now_ms) FROM revived, t) <= t.now_ms + $5::bigint)
+  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key;
+
+-- write_purge
+-- Deletes dead tasks.
+-- Sent by: Writes.purge
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]
+--   $3  keys             text[]
+--   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
+-- Returns: A row for each task that was deleted: key.
+PREPARE write_purge (integer, smallint[], text[], integer) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $4::integer IS NOT NULL
+        THEN set_config('lock_timeout', $4::integer::text, true) END AS lock_timeout
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[])
+      WITH ORDINALITY AS i (cell, key, n)
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING input i
+    WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4 RETURNING e.key
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT key FROM emptied;
+
+-- write_forget_ended
+-- Deletes tasks that ended long ago, except for dead ones.
+-- Sent by: PostgresLedger.forget
+--   $1  topic            integer  id of the topic
+--   $2  ended_before_ms  bigint
+--   $3  limit            bigint
+-- Returns: One row: how many.
+PREPARE write_forget_ended (integer, bigint, bigint) AS
+WITH old AS (
+    SELECT e.cell, e.key, e.generation FROM tocsin.ended e
+    WHERE e.topic = $1 AND e.state IN (1, 2, 3) AND e.ended_ms < $2
+    LIMIT $3 FOR UPDATE SKIP LOCKED
+  ),
+  swept AS (
+    DELETE FROM tocsin.ended e USING old o
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation RETURNING e.state
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done_swept, cancelled_swept, obsolete_swept)
+    SELECT $1, count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 2),
+      count(*) FILTER (WHERE state = 3) FROM swept HAVING count(*) > 0
+  )
+  SELECT count(*) FROM swept;
+
+-- write_forget_dead
+-- Deletes dead tasks that died long ago, or exceed the number that is kept; the oldest first.
+-- Sent by: PostgresLedger.forget
+--   $1  topic           integer  id of the topic
+--   $2  dead_before_ms  bigint
+--   $3  dead_max        bigint   how many are kept
+--   $4  limit           bigint
+-- Returns: One row: how many.
+PREPARE write_forget_dead (integer, bigint, bigint, bigint) AS
+WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topic = $1),
+  oldest AS (
+    SELECT e.cell, e.key, e.generation, e.ended_ms, row_number() OVER (ORDER BY e.ended_ms) AS n
+    FROM (SELECT * FROM tocsin.ended WHERE topic = $1 AND state = 4 ORDER BY ended_ms LIMIT $4) AS e
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING oldest o, held h
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation AND e.state = 4
+      AND (o.ended_ms < $2 OR o.n <= h.dead - $3::bigint) RETURNING 1
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT count(*) FROM emptied;
+
+-- read_get
+-- Returns the live task of a key, and the last one that ended. One statement: between two, a task could end and be in
+-- neither.
+-- Sent by: Readings.get
+--   $1  topic  integer   id of the topic
+--   $2  cell   smallint
+--   $3  key    text
+-- Returns: One row: the live task and the ended task as JSON, or nulls.
+PREPARE read_get (integer, smallint, text) AS
+SELECT row_to_json(l), row_to_json(e) FROM (SELECT) AS one
+       LEFT JOIN LATERAL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
+       LEFT JOIN LATERAL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
+         ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true;
+
+-- read_hints
+-- Returns the hints of live tasks, except for those that were cancelled in flight.
+-- Sent by: Readings.hints
+--   $1  topic  integer     id of the topic
+--   $2  cells  smallint[]
+--   $3  keys   text[]
+-- Returns: A row for each task: key, cell, ring_ms, failures, priority, lost, lease_ms (null if it is not claimed),
+-- now_ms.
+PREPARE read_hints (integer, smallint[], text[]) AS
+SELECT l.key, l.cell, l.ring_ms, l.failures, l.priority, l.lost, l.lease_ms, tocsin.now_ms() FROM unnest($2::smallint[], $3::text[]) AS i (cell, key)
+       JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key WHERE NOT l.marked;
+
+-- read_load
+-- Returns the hints of a topic after a frontier, in the order in which they ring.
+-- Sent by: Readings.load
+--   $1  topic     integer   id of the topic
+--   $2  ring_ms   bigint    of the frontier
+--   $3  cell      smallint  of the frontier
+--   $4  key       text      of the frontier
+--   $5  until_ms  bigint
+--   $6  limit     bigint
+-- Returns: A row for each task: key, cell, ring_ms, failures, priority, lost, lease_ms (null if it is not claimed),
+-- now_ms.
+PREPARE read_load (integer, bigint, smallint, text, bigint, bigint) AS
+SELECT l.key, l.cell, l.ring_ms, l.failures, l.priority, l.lost, l.lease_ms, tocsin.now_ms() FROM tocsin.live l
+  WHERE l.topic = $1 AND (l.ring_ms, l.cell, l.key) > ($2::bigint, $3::smallint, $4::text COLLATE "C") AND l.ring_ms <= $5
+  ORDER BY l.ring_ms, l.cell, l.key LIMIT $6;
+
+-- read_find_live
+-- Finds the live tasks of a cell. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic  integer   id of the topic
+--   $2  cell   smallint
+--   $3  after  text      last key of the page before
+-- Returns: A row for each task: key.
+PREPARE read_find_live (integer, smallint, text) AS
+SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 ORDER BY key LIMIT 1000;
+
+-- read_find_live_by_tag
+-- Finds the live tasks of a cell that have a tag. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic  integer   id of the topic
+--   $2  cell   smallint
+--   $3  after  text      last key of the page before
+--   $4  tag    text
+-- Returns: A row for each task: key.
+PREPARE read_find_live_by_tag (integer, smallint, text, text) AS
+(SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND tags[1] = $4 ORDER BY key LIMIT 1000) UNION (SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND tags[2] = $4 ORDER BY key LIMIT 1000) UNION (SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND tags[3] = $4 ORDER BY key LIMIT 1000) UNION (SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND tags[4] = $4 ORDER BY key LIMIT 1000) ORDER BY key LIMIT 1000;
+
+-- read_find_live_by_prefix
+-- Finds the live tasks of a cell that have a prefix. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic        integer   id of the topic
+--   $2  cell         smallint
+--   $3  after        text      last key of the page before
+--   $4  prefix       text      key that is the prefix itself
+--   $5  prefix_from  text      the prefix and ':'
+--   $6  prefix_to    text      the prefix and ';', the character after ':'
+-- Returns: A row for each task: key.
+PREPARE read_find_live_by_prefix (integer, smallint, text, text, text, text) AS
+SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND (key = $4 OR (key >= $5 AND key < $6)) ORDER BY key LIMIT 1000;
+
+-- read_find_dead
+-- Finds the dead tasks of a cell. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic  integer   id of the topic
+--   $2  cell   smallint
+--   $3  after  text      last key of the page before
+-- Returns: A row for each task: key.
+PREPARE read_find_dead (integer, smallint, text) AS
+SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 ORDER BY key LIMIT 1000;
+
+-- read_find_dead_by_tag
+-- Finds the dead tasks of a cell that have a tag. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic  integer   id of the topic
+--   $2  cell   smallint
+--   $3  after  text      last key of the page before
+--   $4  tag    text
+-- Returns: A row for each task: key.
+PREPARE read_find_dead_by_tag (integer, smallint, text, text) AS
+SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 AND $4 = ANY (tags) ORDER BY key LIMIT 1000;
+
+-- read_find_dead_by_prefix
+-- Finds the dead tasks of a cell that have a prefix. A page of keys, in order.
+-- Sent by: Readings.find
+--   $1  topic        integer   id of the topic
+--   $2  cell         smallint
+--   $3  after        text      last key of the page before
+--   $4  prefix       text      key that is the prefix itself
+--   $5  prefix_from  text      the prefix and ':'
+--   $6  prefix_to    text      the prefix and ';', the character after ':'
+-- Returns: A row for each task: key.
+PREPARE read_find_dead_by_prefix (integer, smallint, text, text, text, text) AS
+SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 AND (key = $4 OR (key >= $5 AND key < $6)) ORDER BY key LIMIT 1000;
+
+-- read_counts
+-- Returns the sums of the books, and counts the tasks that are due.
+-- Sent by: Readings.counts
+--   $1  topic  integer  id of the topic
+-- Returns: One row: scheduled, done, cancelled, obsolete, dead, claimed, purged; due.
+PREPARE read_counts (integer) AS
+SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, coalesce(sum(obsolete), 0)::bigint, coalesce(sum(dead), 0)::bigint, coalesce(sum(claimed), 0)::bigint, coalesce(sum(purged), 0)::bigint, (SELECT count(*) FROM tocsin.live
+        WHERE topic = $1 AND ring_ms <= tocsin.now_ms() AND session IS NULL) FROM tocsin.tally WHERE topic = $1;
+
+-- read_books
+-- Returns the sums of the books.
+-- Sent by: Readings.books
+--   $1  topic  integer  id of the topic
+-- Returns: One row: scheduled, done, cancelled, obsolete, dead, claimed, purged.
+PREPARE read_books (integer) AS
+SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, coalesce(sum(obsolete), 0)::bigint, coalesce(sum(dead), 0)::bigint, coalesce(sum(claimed), 0)::bigint, coalesce(sum(purged), 0)::bigint FROM tocsin.tally WHERE topic = $1;
+
+-- read_forecast
+-- Counts the waiting tasks by the step of time in which they ring. Overdue ones ring now.
+-- Sent by: Readings.forecast
+--   $1  topic    integer           id of the topic
+--   $2  from_ms  double precision
+--   $3  to_ms    double precision
+--   $4  step_ms  double precision
+-- Returns: A row for each step that has tasks: its number from 0, how many.
+PREPARE read_forecast (integer, double precision, double precision, double precision) AS
+SELECT floor((rings - $2::float8) / $4::float8)::integer AS step, count(*) FROM (
+         SELECT greatest(ring_ms, tocsin.now_ms()) AS rings FROM tocsin.live
+         WHERE topic = $1 AND ring_ms < $3::float8 AND session IS NULL
+       ) AS l WHERE rings >= $2::float8 AND rings < $3::float8 GROUP BY 1;
+
+-- read_recount
+-- Returns the sums of the books beside what the tables contain at the same moment.
+-- Sent by: Readings.recount
+--   $1  topic  integer  id of the topic
+-- Returns: One row: scheduled, done, cancelled, obsolete, dead, claimed, purged; done, cancelled and obsolete tasks
+-- that were deleted; live, claimed; JSON of state to number of ended tasks.
+PREPARE read_recount (integer) AS
+SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, coalesce(sum(obsolete), 0)::bigint, coalesce(sum(dead), 0)::bigint, coalesce(sum(claimed), 0)::bigint, coalesce(sum(purged), 0)::bigint, coalesce(sum(done_swept), 0)::bigint, coalesce(sum(cancelled_swept), 0)::bigint,
+         coalesce(sum(obsolete_swept), 0)::bigint,
+         (SELECT count(*) FROM tocsin.live WHERE topic = $1),
+         (SELECT count(*) FROM tocsin.live WHERE topic = $1 AND session IS NOT NULL),
+         (SELECT json_object_agg(state, tasks) FROM (
+           SELECT state, count(*) AS tasks FROM tocsin.ended WHERE topic = $1 GROUP BY state) AS e)
+       FROM tocsin.tally WHERE topic = $1;
+
+-- read_list_live
+-- Lists live tasks in the order in which they ring. Shown with every condition; a query has some of them.
+-- Sent by: Readings.list
+--   $1  topic        integer           id of the topic
+--   $2  tag          text
+--   $3  tag          text
+--   $4  tag          text
+--   $5  tag          text
+--   $6  due_from_ms  double precision
+--   $7  due_to_ms    double precision
+--   $8  prefix       text              key that is the prefix itself
+--   $9  prefix_from  text              the prefix and ':'
+--   $10 prefix_to    text              the prefix and ';', the character after ':'
+--   $11 ring_ms      bigint            of the last task of the page before
+--   $12 failures     integer           of the last task of the page before
+--   $13 key          text              of the last task of the page before
+--   $14 limit        bigint
+-- Returns: A row for each task, as JSON.
+PREPARE read_list_live (integer, text, text, text, text, double precision, double precision, text, text, text, bigint, integer, text, bigint) AS
+SELECT row_to_json(l) FROM (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND (tags[1] = $2 OR tags[2] = $3 OR tags[3] = $4 OR tags[4] = $5) AND due_ms >= $6::float8 AND due_ms <= $7::float8 AND (key = $8 OR (key >= $9 AND key < $10)) AND ring_ms >= $11::bigint AND
+        (ring_ms, failures, key) > ($11::bigint, $12::integer, $13)
+         ORDER BY ring_ms, failures, key LIMIT $14) AS l;
+
+-- read_list_ended
+-- Lists tasks that ended in one state, in the order in which they did. Shown with every condition; a query has some
+-- of them.
+-- Sent by: Readings.list
+--   $1  topic        integer           id of the topic
+--   $2  tag          text
+--   $3  due_from_ms  double precision
+--   $4  due_to_ms    double precision
+--   $5  prefix       text              key that is the prefix itself
+--   $6  prefix_from  text              the prefix and ':'
+--   $7  prefix_to    text              the prefix and ';', the character after ':'
+--   $8  ended_ms     bigint            of the last task of the page before
+--   $9  key          text              of the last task of the page before
+--   $10 generation   bigint            of the last task of the page before
+--   $11 limit        bigint
+-- Returns: A row for each task, as JSON.
+PREPARE read_list_ended (integer, text, double precision, double precision, text, text, text, bigint, text, bigint, bigint) AS
+SELECT row_to_json(e) FROM (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND $2 = ANY (tags) AND due_ms >= $3::float8 AND due_ms <= $4::float8 AND (key = $5 OR (key >= $6 AND key < $7)) AND ended_ms >= $8::bigint AND
+        (ended_ms, key, generation) > ($8::bigint, $9, $10::bigint)
+         ORDER BY ended_ms, key, generation LIMIT $11) AS e;
+
+-- topic_list
+-- Returns the names of all topics.
+-- Sent by: PostgresLedger.topics
+-- Returns: A row for each topic: name.
+PREPARE topic_list AS
+SELECT name FROM tocsin.topic ORDER BY name;
+
+-- topic_find
+-- Looks up the id of a topic.
+-- Sent by: Topics.seen
+--   $1  name  text
+-- Returns: One row: id. None if there is no such topic.
+PREPARE topic_find (text) AS
+SELECT id FROM tocsin.topic WHERE name = $1;
+
+-- topic_create
+-- Creates a topic if it is not there.
+-- Sent by: Topics.made
+--   $1  name  text
+-- Returns: Nothing.
+PREPARE topic_create (text) AS
+INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING;
+
+-- topic_place
+-- Fixes how the keys of a topic are placed, with its first task. Skips a row that another transaction holds.
+-- Sent by: Topics.placed
+--   $1  topic     integer  id of the topic
+--   $2  slot_by   text     'key' or 'prefix'
+--   $3  merge_ms  bigint
+-- Returns: One row if it is placed so; none if it is placed otherwise, or locked.
+PREPARE topic_place (integer, text, bigint) AS
+UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
+  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED) AND (NOT is_placed OR slot_by = $2)
+  RETURNING id;
+
+-- topic_announce
+-- Stores how the keys of a topic will be placed, as long as it has no task. 'key' is also the default, so a program
+-- that sets 'prefix' replaces it. Skips a row that another transaction holds.
+-- Sent by: Topics.announce
+--   $1  topic     integer  id of the topic
+--   $2  slot_by   text     'key' or 'prefix'
+--   $3  merge_ms  bigint
+-- Returns: One row if it was stored.
+PREPARE topic_announce (integer, text, bigint) AS
+UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3
+  WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED)
+    AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id;
+
+-- topic_slot_by
+-- Returns how the keys of a topic are placed, or will be.
+-- Sent by: Topics.placed
+--   $1  topic  integer  id of the topic
+-- Returns: One row: slot_by.
+PREPARE topic_slot_by (integer) AS
+SELECT slot_by FROM tocsin.topic WHERE id = $1;
+
+-- topic_fixed_slot_by
+-- Returns how the keys of a topic are placed, once that is fixed.
+-- Sent by: Topics.agreed
+--   $1  topic  integer  id of the topic
+-- Returns: One row: slot_by. None if it may still change.
+PREPARE topic_fixed_slot_by (integer) AS
+SELECT slot_by FROM tocsin.topic WHERE id = $1 AND is_placed;
+
+-- transaction_current_id
+-- Returns the id of the current transaction. Outside of a transaction each statement has an id of its own.
+-- Sent by: CallerTransaction, OpenHandlerTransaction
+-- Returns: One row: the id, as text.
+PREPARE transaction_current_id AS
+SELECT pg_current_xact_id()::text AS xid;
+
+-- transaction_has_ledger
+-- Checks whether the database has a ledger. Separate from ledger_id: a statement that names a missing table would
+-- abort the transaction.
+-- Sent by: CallerTransactions
+-- Returns: One row: a boolean.
+PREPARE transaction_has_ledger AS
+SELECT to_regclass('tocsin.meta') IS NOT NULL AS there;
+
+-- transaction_ledger_id
+-- Returns the id of the ledger.
+-- Sent by: CallerTransactions
+-- Returns: One row: the id.
+PREPARE transaction_ledger_id AS
+SELECT value FROM tocsin.meta WHERE name = 'id';
+
+-- transaction_feed
+-- Adds tasks that a caller writes to the commit feed. Does nothing in another transaction.
+-- Sent by: CallerTransaction
+--   $1  topic           integer     id of the topic
+--   $2  cells           smallint[]
+--   $3  keys            text[]
+--   $4  transaction_id  text
+-- Returns: A row for each task; none in another transaction.
+PREPARE transaction_feed (integer, smallint[], text[], text) AS
+INSERT INTO tocsin.news SELECT $1::integer, unnest($2::smallint[]), unnest($3::text[])
+  WHERE $4::text = pg_current_xact_id()::text RETURNING cell;
+
+-- transaction_hold
+-- Locks the tasks that are held under these stamps, by primary key and in order, until the handler commits.
+-- Sent by: OpenHandlerTransaction.hold
+--   $1  topic    integer     id of the topic
+--   $2  cells    smallint[]
+--   $3  keys     text[]
+--   $4  stamps   bigint[]    stamp of each claim
+--   $5  session  bigint      session of the process that holds the claims
+-- Returns: A row for each that is held: key.
+PREPARE transaction_hold (integer, smallint[], text[], bigint[], bigint) AS
+SELECT l.key FROM (
+    SELECT * FROM unnest($2::smallint[], $3::text[], $4::bigint[]) AS i (cell, key, stamp) ORDER BY cell, key
+  ) i CROSS JOIN LATERAL (
+    SELECT l.key FROM tocsin.live l WHERE l.topic = $1::integer AND l.cell = i.cell AND l.key = i.key
+      AND l.session = $5::bigint AND l.stamp = i.stamp FOR UPDATE
+  ) l;
+
+-- board_beat
+-- Counts a beat of a node, stores its card, and notifies the others if the card is new. A beat that comes late
+-- counts, and does not bring an older card back.
+-- Sent by: PostgresBoard.beat
+--   $1  id       text    id of the node
+--   $2  edition  bigint  number of the card
+--   $3  card     text    as JSON
+-- Returns: A row for each node, its own included: id, beats, edition, milliseconds since its beat; revision of the
+-- board, now_ms.
+PREPARE board_beat (text, bigint, text) AS
+WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
+    former AS (SELECT edition FROM tocsin.node WHERE id = $1),
+    mine AS (
+      INSERT INTO tocsin.node AS n (id, beats, edition, beat_at, card)
+      SELECT $1, 1, $2::bigint, t.now, $3 FROM t
+      ON CONFLICT (id) DO UPDATE SET beats = n.beats + 1, beat_at = excluded.beat_at,
+        edition = greatest(n.edition, excluded.edition),
+        card = CASE WHEN excluded.edition < n.edition THEN n.card ELSE excluded.card END
+      RETURNING id, beats, edition
+    ),
+    told AS (
+      SELECT pg_notify('tocsin', '?board')::text FROM mine WHERE NOT EXISTS (SELECT FROM former WHERE former.edition >= mine.edition)
+    ),
+    -- The table as it was before this beat: the node's own row comes from mine.
+    others AS (
+      SELECT id, beats, edition, greatest(0, floor(extract(epoch FROM t.now) * 1000)::bigint - floor(extract(epoch FROM beat_at) * 1000)::bigint) AS age_ms
+      FROM tocsin.node, t WHERE id <> $1
+    )
+    SELECT h.*, (SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(concat_ws('/', topic, slots, slot_by, change_id))), 0)
+      FROM tocsin.topic_config), floor(extract(epoch FROM t.now) * 1000)::bigint, (SELECT count(*) FROM told)
+    FROM t, (SELECT id, beats, edition, 0::bigint FROM mine UNION ALL SELECT * FROM others) h;
+
+-- board_cards
+-- Returns the cards of all nodes.
+-- Sent by: PostgresBoard.cards
+-- Returns: A row for each node: card, as JSON.
+PREPARE board_cards AS
+SELECT card FROM tocsin.node ORDER BY id;
+
+-- board_leave
+-- Removes a node that shuts down.
+-- Sent by: PostgresBoard.leave
+--   $1  id  text  id of the node
+-- Returns: One row if it was there.
+PREPARE board_leave (text) AS
+WITH gone AS (DELETE FROM tocsin.node WHERE id = $1 RETURNING id) SELECT pg_notify('tocsin', '?board')::text FROM gone;
+
+-- board_bury
+-- Removes a dead node, unless it has beaten since. Waits for a beat that is under way.
+-- Sent by: PostgresBoard.bury
+--   $1  id     text    id of the node
+--   $2  beats  bigint  its last count of beats
+-- Returns: One row if it was removed.
+PREPARE board_bury (text, bigint) AS
+WITH gone AS (DELETE FROM tocsin.node WHERE id = $1 AND beats = $2 RETURNING id) SELECT pg_notify('tocsin', '?board')::text FROM gone;
+
+-- board_records
+-- Returns the settings of all topics.
+-- Sent by: PostgresBoard.records
+-- Returns: A row for each topic: topic, version, slots, slot_by, declared, live, is_paused.
+PREPARE board_records AS
+SELECT topic, version, slots, slot_by, declared, live, is_paused FROM tocsin.topic_config ORDER BY topic;
+
+-- board_create
+-- Creates the settings of a topic if they are not there. Tasks that exist already have fixed slot_by.
+-- Sent by: PostgresBoard.create
+--   $1  topic    text      name of the topic
+--   $2  slots    smallint
+--   $3  slot_by  text      'key' or 'prefix'
+-- Returns: One row: topic, version, slots, slot_by, declared, live, is_paused. None if another process has just
+-- created them: send it again.
+PREPARE board_create (text, smallint, text) AS
+WITH made AS (
+      INSERT INTO tocsin.topic_config (topic, version, slots, slot_by, declared, live, is_paused) SELECT $1, 0, $2::smallint,
+        coalesce((SELECT slot_by FROM tocsin.topic WHERE name = $1 AND is_placed), $3), '{}', '{}', false
+      ON CONFLICT (topic) DO NOTHING RETURNING topic, version, slots, slot_by, declared, live, is_paused
+    )
+    SELECT topic, version, slots, slot_by, declared, live, is_paused, pg_notify('tocsin', '?board')::text FROM made UNION ALL SELECT topic, version, slots, slot_by, declared, live, is_paused, '' FROM tocsin.topic_config WHERE topic = $1;
+
+-- board_change
+-- Changes the settings of a topic if they have the expected version, and notes the change in the history.
+-- Sent by: PostgresBoard.change
+--   $1  topic       text     name of the topic
+--   $2  expected    integer  version before the change
+--   $3  live        text     as JSON
+--   $4  is_paused   boolean
+--   $5  change_id   text     a repeated change finds itself by it
+--   $6  changed_by  text
+--   $7  patch       text     as JSON
+--   $8  declared    text     as JSON
+-- Returns: One row: whether it is this change that made the next version, topic, version, slots, slot_by, declared,
+-- live, is_paused. None if there is no such topic.
+PREPARE board_change (text, integer, text, boolean, text, text, text, text) AS
+WITH changed AS (
+      UPDATE tocsin.topic_config SET version = version + 1, declared = $8, live = $3, is_paused = $4, change_id = $5
+      WHERE topic = $1 AND version = $2::integer RETURNING topic, version, slots, slot_by, declared, live, is_paused
+    ),
+    noted AS (
+      INSERT INTO tocsin.config_change (topic, version, change_id, changed_at, changed_by, patch)
+      SELECT topic, version, $5, clock_timestamp(), $6, $7 FROM changed
+    ),
+    pruned AS (
+      DELETE FROM tocsin.config_change WHERE topic = $1 AND version <= (SELECT version - 100 FROM changed)
+    )
+    SELECT true, topic, version, slots, slot_by, declared, live, is_paused, pg_notify('tocsin', '?board')::text FROM changed
+    UNION ALL
+    SELECT EXISTS (
+        SELECT FROM tocsin.config_change c WHERE c.topic = $1 AND c.version = $2::integer + 1 AND c.change_id = $5
+      ), topic, version, slots, slot_by, declared, live, is_paused, ''
+    FROM tocsin.topic_config WHERE topic = $1 AND NOT EXISTS (SELECT FROM changed);
+
+-- board_history
+-- Returns the last changes of the settings of a topic, the newest first.
+-- Sent by: PostgresBoard.history
+--   $1  topic  text    name of the topic
+--   $2  limit  bigint
+-- Returns: A row for each change: version, when in Unix milliseconds, by whom, patch as JSON.
+PREPARE board_history (text, bigint) AS
+SELECT version, floor(extract(epoch FROM changed_at) * 1000)::bigint, changed_by, patch FROM tocsin.config_change
+    WHERE topic = $1 ORDER BY version DESC LIMIT $2;
+
+-- board_tokens
+-- Returns all access tokens.
+-- Sent by: PostgresBoard.tokens
+-- Returns: A row for each token, as JSON.
+PREPARE board_tokens AS
+SELECT token FROM tocsin.access_token;
+
+-- board_put_token
+-- Stores an access token.
+-- Sent by: PostgresBoard.putToken
+--   $1  id     text  id of the token
+--   $2  token  text  as JSON
+-- Returns: Nothing.
+PREPARE board_put_token (text, text) AS
+INSERT INTO tocsin.access_token (id, token) VALUES ($1, $2)
+    ON CONFLICT (id) DO UPDATE SET token = excluded.token;
+
+-- board_drop_token
+-- Deletes an access token.
+-- Sent by: PostgresBoard.dropToken
+--   $1  id  text  id of the token
+-- Returns: One row if it was there.
+PREPARE board_drop_token (text) AS
+DELETE FROM tocsin.access_token WHERE id = $1 RETURNING id;
+
+-- upkeep_server
+-- Returns the version of the server, and whether it is a standby.
+-- Sent by: openPostgres
+-- Returns: One row: server_version_num, a boolean.
+PREPARE upkeep_server AS
+SELECT current_setting('server_version_num')::integer, pg_is_in_recovery();
+
+-- upkeep_new_session
+-- Returns the number of a new session. Claims are held under the session of the process and the stamp of the claim.
+-- Sent by: openPostgres
+-- Returns: One row: the number.
+PREPARE upkeep_new_session AS
+SELECT nextval('tocsin.session');
+
+-- upkeep_now
+-- Returns the time of the clock of record, in Unix milliseconds.
+-- Sent by: PostgresLedger.nowMs
+-- Returns: One row: the time.
+PREPARE upkeep_now AS
+SELECT tocsin.now_ms();
+
+-- upkeep_take_feed
+-- Takes tasks from the commit feed. If the process dies before it passes them on, the sweeper finds those that are
+-- overdue.
+-- Sent by: PostgresLedger.committedWrites
+--   $1  topic  integer  id of the topic
+-- Returns: A row for each task: cell, key.
+PREPARE upkeep_take_feed (integer) AS
+DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM tocsin.news WHERE topic = $1 LIMIT 1000 FOR UPDATE SKIP LOCKED
+  )) RETURNING cell, key;
+
+-- upkeep_merge_books
+-- Merges rows of the books into one. Every write adds a row; their sums are the books.
+-- Sent by: PostgresLedger.forget
+--   $1  topic  integer  id of the topic
+-- Returns: Nothing.
+PREPARE upkeep_merge_books (integer) AS
+WITH rows AS (
+         DELETE FROM tocsin.tally WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM tocsin.tally WHERE topic = $1 LIMIT 10000 FOR UPDATE SKIP LOCKED
+         )) RETURNING *
+       )
+       INSERT INTO tocsin.tally (topic, scheduled, done, cancelled, obsolete, dead, claimed, purged, done_swept, cancelled_swept, obsolete_swept) SELECT $1, coalesce(sum(scheduled), 0), coalesce(sum(done), 0), coalesce(sum(cancelled), 0), coalesce(sum(obsolete), 0), coalesce(sum(dead), 0), coalesce(sum(claimed), 0), coalesce(sum(purged), 0), coalesce(sum(done_swept), 0), coalesce(sum(cancelled_swept), 0), coalesce(sum(obsolete_swept), 0) FROM rows HAVING count(*) > 0;
+
+-- upkeep_notify
+-- Sends a message to this process itself, to find out whether LISTEN works on its connection.
+-- Sent by: Listener
+--   $1  channel  text
+--   $2  payload  text
+-- Returns: One row.
+PREPARE upkeep_notify (text, text) AS
+SELECT pg_notify($1, $2);

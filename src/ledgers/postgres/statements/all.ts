@@ -1,0 +1,72 @@
+/** Every statement that the ledger sends, by group. scripts/postgres-statements.mjs renders them into statements.sql. */
+import { ENDED_STATES } from '../../rows.ts'
+import type { ListQuery } from '../../../timetable.ts'
+import { BOARD } from './board.ts'
+import { listEnded, listLive } from './lists.ts'
+import { READS } from './reads.ts'
+import { LIMIT, param, type Statement, TOPIC } from './statement.ts'
+import { TOPICS } from './topics.ts'
+import { TRANSACTIONS } from './transactions.ts'
+import { UPKEEP } from './upkeep.ts'
+import { WRITES } from './writes.ts'
+
+/** A query with every condition that a list can have. */
+const FULL_QUERY: ListQuery = {
+  state: 'pending',
+  tag: 'tag',
+  prefix: 'prefix',
+  dueFromMs: 1,
+  dueToMs: 2,
+  limit: 100,
+  after: { ringMs: 1, failures: 0, key: 'key' },
+}
+
+const tags = (count: number) => Array.from({ length: count }, () => param('tag', 'text'))
+
+const listParameters = (tagCount: number): Statement['takes'] => [
+  TOPIC,
+  ...tags(tagCount),
+  param('due_from_ms', 'double precision'),
+  param('due_to_ms', 'double precision'),
+  param('prefix', 'text', 'key that is the prefix itself'),
+  param('prefix_from', 'text', "the prefix and ':'"),
+  param('prefix_to', 'text', "the prefix and ';', the character after ':'"),
+]
+
+const LISTS = {
+  listLive: {
+    does: 'Lists live tasks in the order in which they ring. Shown with every condition; a query has some of them.',
+    sentBy: 'Readings.list',
+    takes: [
+      ...listParameters(4),
+      param('ring_ms', 'bigint', 'of the last task of the page before'),
+      param('failures', 'integer', 'of the last task of the page before'),
+      param('key', 'text', 'of the last task of the page before'),
+      LIMIT,
+    ],
+    returns: 'A row for each task, as JSON.',
+    text: listLive(1, FULL_QUERY).text,
+  },
+  listEnded: {
+    does: 'Lists tasks that ended in one state, in the order in which they did. Shown with every condition; a query has some of them.',
+    sentBy: 'Readings.list',
+    takes: [
+      ...listParameters(1),
+      param('ended_ms', 'bigint', 'of the last task of the page before'),
+      param('key', 'text', 'of the last task of the page before'),
+      param('generation', 'bigint', 'of the last task of the page before'),
+      LIMIT,
+    ],
+    returns: 'A row for each task, as JSON.',
+    text: listEnded(1, ENDED_STATES.indexOf('done'), FULL_QUERY).text,
+  },
+} as const satisfies Record<string, Statement>
+
+export const STATEMENTS: Readonly<Record<string, Readonly<Record<string, Statement>>>> = {
+  write: WRITES,
+  read: { ...READS, ...LISTS },
+  topic: TOPICS,
+  transaction: TRANSACTIONS,
+  board: BOARD,
+  upkeep: UPKEEP,
+}

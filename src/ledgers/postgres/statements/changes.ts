@@ -1,0 +1,78 @@
+/** Cancelling and rescheduling, for many tasks in one statement. */
+import { CANCELLED } from '../../rows.ts'
+import { CARRIED, eachRow, FREE, input, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
+import {
+  LOCK_TIMEOUT_MS,
+  MERGE_MS,
+  NOTIFY_WITHIN_MS,
+  param,
+  type Statement,
+  TASKS,
+  TOPIC_NAME,
+  TRANSACTION_ID,
+} from './statement.ts'
+
+export const cancel: Statement = {
+  does: 'Cancels tasks. One that is held is marked: its current attempt may finish, and no other follows.',
+  sentBy: 'Writes.cancel, tocsin.cancel()',
+  takes: [...TASKS, LOCK_TIMEOUT_MS, TRANSACTION_ID],
+  returns: 'A row for each live task: key, whether it is in flight.',
+  text: `WITH ${t({ lockTimeoutMs: '$4', transactionId: '$5' })}, ${input()},
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
+    ${eachRow('FOR UPDATE')}
+  ),
+  marked AS (
+    UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND ${SAME}
+  ),
+  removed AS (DELETE FROM tocsin.live l USING locked i WHERE NOT i.is_held AND ${SAME} RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
+    SELECT ${CANCELLED}, t.now_ms, failures, error, ${CARRIED} FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+  )
+  SELECT key, is_held FROM locked`,
+}
+
+export const reschedule: Statement = {
+  does: 'Moves tasks to another time. Ends a task that was cancelled in flight and whose lease is over.',
+  sentBy: 'Writes.reschedule, tocsin.reschedule()',
+  takes: [
+    ...TASKS,
+    param('kind', 'text', "'at', 'delay', or 'shift' (from the time at which it rings now)"),
+    param('ms', 'bigint', 'instant, delay or shift'),
+    MERGE_MS,
+    LOCK_TIMEOUT_MS,
+    TRANSACTION_ID,
+    NOTIFY_WITHIN_MS,
+    TOPIC_NAME,
+  ],
+  returns: "A row for each live task: key, 'rescheduled' | 'in-flight' | 'not-found', due_ms, priority.",
+  text: `WITH ${t({ lockTimeoutMs: '$7', transactionId: '$8' })}, ${input()},
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, i.now_ms, l.priority, l.session IS NOT NULL AS was_claimed,
+      CASE WHEN ${IS_HELD} THEN 'in-flight' WHEN l.marked THEN 'not-found' ELSE 'rescheduled' END AS outcome,
+      CASE $4 WHEN 'at' THEN $5::bigint WHEN 'delay' THEN i.now_ms + $5::bigint ELSE l.ring_ms + $5::bigint END AS wanted
+    ${eachRow('FOR UPDATE')}
+  ),
+  judged AS MATERIALIZED (SELECT locked.*, ${ringAt('wanted', '$6::bigint')} AS due_ms FROM locked),
+  moved AS (
+    UPDATE tocsin.live l SET due_ms = i.due_ms, ring_ms = i.due_ms, updated_ms = i.now_ms, failures = 0, lost = 0, ${FREE}
+    FROM judged i WHERE i.outcome = 'rescheduled' AND ${SAME}
+  ),
+  removed AS (DELETE FROM tocsin.live l USING judged i WHERE i.outcome = 'not-found' AND ${SAME} RETURNING l.*),
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
+    SELECT ${CANCELLED}, t.now_ms, failures, error, ${CARRIED} FROM removed, t
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, claimed)
+    SELECT $1, count(*) FILTER (WHERE outcome = 'not-found'), -count(*) FILTER (WHERE was_claimed)
+    FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
+  )
+  SELECT key, outcome, due_ms::float8 AS due_ms, priority,
+    ${notifyIfNear("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$9::bigint', '$10')} AS told FROM judged`,
+}

@@ -1,0 +1,170 @@
+/** Claims, from taking a task to extending its lease, for many tasks in one statement. */
+import { LOSSES_OF_A_SUSPECT } from '../../../values/rescue.ts'
+import { ALONE, CANCELLED, DEAD, STARTED_ALONE } from '../../rows.ts'
+import {
+  AT,
+  CARRIED,
+  eachRow,
+  eachRowWhere,
+  FREE,
+  graves,
+  GRAVES_EMPTIED,
+  input,
+  numbers,
+  SAME,
+  t,
+  texts,
+} from './fragments.ts'
+import {
+  LEASES_MS,
+  param,
+  POISON_FORMAT,
+  SESSION,
+  STAMPS,
+  type Statement,
+  TASKS,
+  TOPIC,
+} from './statement.ts'
+
+const TAKES = [
+  ...TASKS,
+  STAMPS,
+  LEASES_MS,
+  param('rang_ms', 'bigint[]', 'time of the clock by which each task rang'),
+  param('alone', 'boolean[]', 'whether the consumer runs nothing else, as a suspect needs it'),
+  SESSION,
+] as const
+
+const CLAIM_COLUMNS = [
+  { name: 'my_stamp', array: '$4::bigint[]' },
+  { name: 'trusted_ms', array: '$5::bigint[]' },
+  { name: 'rang_ms', array: '$6::bigint[]' },
+  { name: 'alone', array: '$7::boolean[]' },
+]
+
+const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
+      started = CASE WHEN i.alone THEN ${ALONE} ELSE 0 END`
+const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      array_to_string(l.tags, E'\\n') AS tags, l.priority`
+
+export const claim: Statement = {
+  does: 'Claims tasks that wait and whose time has come: nearly every claim. Skips all others; claim_any decides on those.',
+  sentBy: 'Writes.claim',
+  takes: TAKES,
+  returns:
+    'One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries, priority (separated by commas); tags, body (separated by \\x1e).',
+  text: `WITH ${t({})},
+  found AS MATERIALIZED (
+    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
+    ${eachRowWhere(
+      CLAIM_COLUMNS,
+      `l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < ${LOSSES_OF_A_SUSPECT})`,
+      'FOR UPDATE SKIP LOCKED',
+    )}
+  ),
+  taken AS (UPDATE tocsin.live l SET ${TAKING} FROM found i WHERE ${AT} RETURNING i.n, ${TASK}),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
+  SELECT ${['n', 'generation', 'due_ms', 'ring_ms', 'failures', 'deliveries', 'priority'].map(numbers).join(', ')},
+    ${texts("coalesce(tags, '')")}, ${texts('body')} FROM taken`,
+}
+
+export const claimAny: Statement = {
+  does: 'Claims what claim left, or says why not. Takes tasks over whose lease is over, ends those that were cancelled in flight, and buries poison.',
+  sentBy: 'Writes.claim',
+  takes: [...TAKES, POISON_FORMAT],
+  returns:
+    "A row for each task: n, verdict; if 'ours', the task; otherwise ring_ms, failures, priority, lost, milliseconds to the end of its lease.",
+  text: `WITH ${t({})}, ${input(CLAIM_COLUMNS)},
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
+      l.lease_ms, l.session IS NOT NULL AS was_claimed,
+      CASE
+        WHEN l.session IS NULL AND l.ring_ms > i.rang_ms THEN 'later'
+        WHEN l.session IS NULL AND l.lost >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'suspect'
+        WHEN l.session IS NULL THEN 'take'
+        WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
+        WHEN l.lease_ms > i.now_ms THEN 'held'
+        WHEN l.marked THEN 'cancelled'
+        -- Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row.
+        WHEN l.started = ${STARTED_ALONE} AND l.lost >= ${LOSSES_OF_A_SUSPECT} THEN 'poison'
+        WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
+        ELSE 'retake'
+      END AS verdict
+    ${eachRow('FOR UPDATE SKIP LOCKED')}
+  ),
+  taken AS (
+    UPDATE tocsin.live l SET ${TAKING}, lost = l.lost + CASE WHEN i.was_claimed THEN 1 ELSE 0 END
+    FROM locked i WHERE i.verdict IN ('take', 'retake') AND ${SAME} RETURNING i.n, ${TASK}
+  ),
+  released AS (
+    UPDATE tocsin.live l SET lost = l.lost + 1, ${FREE} FROM locked i WHERE i.verdict = 'release' AND ${SAME}
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING locked i WHERE i.verdict IN ('cancelled', 'poison') AND ${SAME}
+    RETURNING l.*, i.verdict, i.now_ms
+  ),
+  ${graves("verdict = 'poison'")},
+  ended AS (
+    INSERT INTO tocsin.ended (state, ended_ms, failures, error, cause, ${CARRIED})
+    SELECT CASE verdict WHEN 'poison' THEN ${DEAD} ELSE ${CANCELLED} END, now_ms, failures,
+      CASE verdict WHEN 'poison' THEN format($9, lost + 1) ELSE error END,
+      CASE verdict WHEN 'poison' THEN 'poison' END, ${CARRIED} FROM removed WHERE ${GRAVES_EMPTIED}
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, claimed, cancelled, dead, purged)
+    SELECT $1, count(*) FILTER (WHERE verdict = 'take') - count(*) FILTER (WHERE verdict IN ('release', 'cancelled', 'poison')),
+      count(*) FILTER (WHERE verdict = 'cancelled'),
+      count(*) FILTER (WHERE verdict = 'poison') - (SELECT count(*) FROM graves), (SELECT count(*) FROM graves)
+    FROM locked HAVING count(*) FILTER (WHERE verdict IN ('take', 'release', 'cancelled', 'poison')) > 0
+  )
+  SELECT n, 'ours' AS verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority,
+    NULL::integer AS lost, NULL::bigint AS ends_in_ms FROM taken
+  UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
+  UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
+    FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
+  -- What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow.
+  UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`,
+}
+
+const HELD_BY_ME = 'l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5'
+
+export const begin: Statement = {
+  does: 'Records that the handler of a suspect starts.',
+  sentBy: 'Writes.begin',
+  takes: [TOPIC, param('cell', 'smallint'), param('key', 'text'), param('stamp', 'bigint'), SESSION],
+  returns:
+    "One row, 'begun' or 'locked' (another transaction holds the row); none if the claim is not held any more.",
+  text: `WITH mine AS (
+    SELECT l.cell, l.key FROM tocsin.live l WHERE ${HELD_BY_ME} FOR UPDATE SKIP LOCKED
+  ),
+  begun AS (
+    UPDATE tocsin.live l SET started = CASE WHEN started = ${ALONE} THEN ${STARTED_ALONE} ELSE started END
+    FROM mine m WHERE l.topic = $1 AND l.cell = m.cell AND l.key = m.key RETURNING 1
+  )
+  SELECT 'begun' FROM begun
+  UNION ALL SELECT 'locked' FROM tocsin.live l WHERE ${HELD_BY_ME} AND NOT EXISTS (SELECT 1 FROM mine)`,
+}
+
+export const extend: Statement = {
+  does: 'Extends the leases of claims that are still held.',
+  sentBy: 'Writes.extend',
+  takes: [...TASKS, STAMPS, LEASES_MS, SESSION],
+  returns: "A row for each that is held: key, 'extended' or 'locked' (another transaction holds the row).",
+  text: `WITH ${t({})},
+  ${input([
+    { name: 'my_stamp', array: '$4::bigint[]' },
+    { name: 'trusted_ms', array: '$5::bigint[]' },
+  ])},
+  locked AS MATERIALIZED (
+    SELECT i.* ${eachRow('FOR UPDATE SKIP LOCKED')} WHERE l.session = $6 AND l.stamp = i.my_stamp
+  ),
+  extended AS (
+    UPDATE tocsin.live l SET lease_ms = i.now_ms + i.trusted_ms FROM locked i WHERE ${SAME} RETURNING l.cell, l.key
+  )
+  SELECT key, 'extended' FROM extended
+  UNION ALL SELECT i.key, 'locked' FROM input i LEFT JOIN extended e ON e.cell = i.cell AND e.key = i.key
+    WHERE e.key IS NULL
+      AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME})`,
+}

@@ -1,0 +1,95 @@
+/** Tasks that ended: replaying and purging dead ones, and deleting old ones. */
+import { CANCELLED, DEAD, DONE, OBSOLETE } from '../../rows.ts'
+import { IN_ORDER, input, notifyIfNear, t } from './fragments.ts'
+import {
+  LIMIT,
+  LOCK_TIMEOUT_MS,
+  NOTIFY_WITHIN_MS,
+  param,
+  type Statement,
+  TASKS,
+  TOPIC,
+  TOPIC_NAME,
+} from './statement.ts'
+
+export const replay: Statement = {
+  does: 'Makes dead tasks live again, due now, unless their key has a live task.',
+  sentBy: 'Writes.replay',
+  takes: [...TASKS, LOCK_TIMEOUT_MS, NOTIFY_WITHIN_MS, TOPIC_NAME],
+  returns: 'A row for each dead task: key, whether it lives again, ring_ms, priority.',
+  text: `WITH ${t({ lockTimeoutMs: '$4' })}, ${input()},
+  graves AS MATERIALIZED (
+    SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
+      ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD}
+    ${IN_ORDER} FOR UPDATE OF e
+  ),
+  revived AS (
+    INSERT INTO tocsin.live AS l
+      (topic, cell, key, generation, due_ms, ring_ms, priority, deliveries, created_ms, updated_ms, tags, body)
+    SELECT topic, cell, key, generation, now_ms, now_ms, priority, deliveries, created_ms, now_ms, tags, body FROM graves
+    ON CONFLICT (topic, cell, key) DO NOTHING RETURNING l.cell, l.key
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING revived r
+    WHERE e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = ${DEAD}
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
+  SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
+    ${notifyIfNear('SELECT min(t.now_ms) FROM revived, t', '$5::bigint', '$6')}
+  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key`,
+}
+
+export const purge: Statement = {
+  does: 'Deletes dead tasks.',
+  sentBy: 'Writes.purge',
+  takes: [...TASKS, LOCK_TIMEOUT_MS],
+  returns: 'A row for each task that was deleted: key.',
+  text: `WITH ${t({ lockTimeoutMs: '$4' })}, ${input()},
+  emptied AS (
+    DELETE FROM tocsin.ended e USING input i
+    WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD} RETURNING e.key
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT key FROM emptied`,
+}
+
+export const forgetEnded: Statement = {
+  does: 'Deletes tasks that ended long ago, except for dead ones.',
+  sentBy: 'PostgresLedger.forget',
+  takes: [TOPIC, param('ended_before_ms', 'bigint'), LIMIT],
+  returns: 'One row: how many.',
+  text: `WITH old AS (
+    SELECT e.cell, e.key, e.generation FROM tocsin.ended e
+    WHERE e.topic = $1 AND e.state IN (${DONE}, ${CANCELLED}, ${OBSOLETE}) AND e.ended_ms < $2
+    LIMIT $3 FOR UPDATE SKIP LOCKED
+  ),
+  swept AS (
+    DELETE FROM tocsin.ended e USING old o
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation RETURNING e.state
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done_swept, cancelled_swept, obsolete_swept)
+    SELECT $1, count(*) FILTER (WHERE state = ${DONE}), count(*) FILTER (WHERE state = ${CANCELLED}),
+      count(*) FILTER (WHERE state = ${OBSOLETE}) FROM swept HAVING count(*) > 0
+  )
+  SELECT count(*) FROM swept`,
+}
+
+export const forgetDead: Statement = {
+  does: 'Deletes dead tasks that died long ago, or exceed the number that is kept; the oldest first.',
+  sentBy: 'PostgresLedger.forget',
+  takes: [TOPIC, param('dead_before_ms', 'bigint'), param('dead_max', 'bigint', 'how many are kept'), LIMIT],
+  returns: 'One row: how many.',
+  text: `WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topic = $1),
+  oldest AS (
+    SELECT e.cell, e.key, e.generation, e.ended_ms, row_number() OVER (ORDER BY e.ended_ms) AS n
+    FROM (SELECT * FROM tocsin.ended WHERE topic = $1 AND state = ${DEAD} ORDER BY ended_ms LIMIT $4) AS e
+  ),
+  emptied AS (
+    DELETE FROM tocsin.ended e USING oldest o, held h
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation AND e.state = ${DEAD}
+      AND (o.ended_ms < $2 OR o.n <= h.dead - $3::bigint) RETURNING 1
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
+  SELECT count(*) FROM emptied`,
+}
