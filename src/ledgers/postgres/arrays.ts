@@ -1,4 +1,4 @@
-/** Lists as PostgreSQL's array literals: one parameter for a thousand tasks, made in one go. */
+/** Lists as array literals of PostgreSQL: one parameter for a thousand tasks. */
 import type { Place } from '../../timetable.ts'
 
 const QUOTED = /["\\]/

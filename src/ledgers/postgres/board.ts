@@ -16,10 +16,7 @@ import type { Listener } from './listener.ts'
 import { toTocsinError } from './driver-errors.ts'
 import { type BeatRow, BOARD, type RecordRow } from './statements/board.ts'
 
-/**
- * The board of many processes, in the ledger's database. Each call is one statement, and a transaction of its own, so
- * that any pooler may stand in between.
- */
+/** The board of many processes, in the ledger's database. Each call is one statement in a transaction of its own, which works behind every pooler. */
 export class PostgresBoard implements Board {
   readonly isShared = true
   readonly #database: Database
@@ -35,7 +32,7 @@ export class PostgresBoard implements Board {
     const values = [card.id, card.edition, JSON.stringify(card)]
     const rows = (await this.#ask('beat', BOARD.beat.text, values)) as BeatRow[]
     const heartbeats = rows.map(([id, beats, edition, ageMs]): Heartbeat => ({ id, beats, edition, ageMs }))
-    // Its own row is always there; each says the same about the board.
+    // The node's own row is always there. The columns about the board are the same in each row.
     const [, , , , revision, nowMs] = rows[0] as BeatRow
     return { heartbeats, revision, nowMs }
   }
@@ -63,7 +60,7 @@ export class PostgresBoard implements Board {
     for (;;) {
       const [row] = await this.#ask('create', BOARD.create.text, [topic, slots, slotBy], deadlineMs)
       if (row !== undefined) return recordOf(row as RecordRow)
-      // Somebody else created it while we did: what the statement saw is older than that. The next one sees it.
+      // Another process created it meanwhile, after the snapshot of this statement. The next statement sees it.
     }
   }
 
@@ -80,7 +77,7 @@ export class PostgresBoard implements Board {
       const [isOurs, ...rest] = row as [boolean, ...RecordRow]
       const record = recordOf(rest)
       if (isOurs || record.version !== expected) return { isOurs, record }
-      // It was changed while we waited for it: what the statement saw besides is older than that. The next one sees it.
+      // It changed while the statement waited for the row lock, after its snapshot. The next statement sees the change.
     }
   }
 
@@ -117,12 +114,12 @@ export class PostgresBoard implements Board {
     return end
   }
 
-  /** Its connections are the ledger's, and end with it. */
+  /** The connections belong to the ledger, which closes them. */
   async close(): Promise<void> {
     for (const end of this.#ends) end()
   }
 
-  /** Every one of them may be repeated. */
+  /** Every statement of the board is repeatable. */
   async #ask(
     doing: string,
     text: string,
@@ -132,7 +129,7 @@ export class PostgresBoard implements Board {
     try {
       return await this.#database.query(text, values, { doing, deadlineMs, isRepeatable: true })
     } catch (error) {
-      // One that was undone too often, where the database is set to be stricter than this needs.
+      // Rolled back too often, as may happen if the default isolation level is stricter than READ COMMITTED.
       throw toTocsinError(error, this.#database.where, doing, true, true)
     }
   }

@@ -63,11 +63,11 @@ export interface PostgresParts {
  */
 const STATEMENT_QUEUES = 2
 
-/** What somebody else's transaction holds is settled when it is over: asked for again after so long. */
+/** Delay before a row is tried again that another transaction holds. */
 const LOCKED_MS = 50
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
-/** What was heard of PostgreSQL's clock is believed for so long. */
+/** PostgreSQL's clock is read again when the last reading is older than this. */
 const CLOCK_AGE_MAX_MS = 5_000
 
 type Work<I, A> = (
@@ -76,15 +76,15 @@ type Work<I, A> = (
   items: readonly I[],
 ) => Promise<readonly (A | Later<A>)[]>
 
-/** The ledger of many processes. What is called at the same time goes in one statement, and is one commit. */
+/** The ledger of many processes. Calls at the same time go in one statement, which is one commit. */
 export class PostgresLedger implements Ledger {
   readonly isShared = true
   readonly id: string
-  /** Of a ledger over several databases, that of the first one. */
+  /** A ledger over several databases uses the board of the first one. */
   readonly board: PostgresBoard
   readonly #parts: PostgresParts
   readonly #readings: Readings
-  #isAsking = false
+  #isReadingClock = false
   readonly #kinds = new Map<string, readonly BatchKind<never, unknown>[]>()
 
   constructor(parts: PostgresParts) {
@@ -169,8 +169,8 @@ export class PostgresLedger implements Ledger {
       deadlineMs: database.deadlineMs(),
       isRepeatable: true,
     })
-    // Asked again and again, never waiting there: who has given up must not find its start on record later. The deadline
-    // of the call ends this.
+    // Polled, never waiting inside PostgreSQL: after the caller gave up, the start must not be recorded any more. The
+    // deadline of the call ends the loop.
     for (;;) {
       const answer = await writes.begin(runner, { id, name: topic }, place, stamp)
       if (answer !== 'locked') return answer === 'begun'
@@ -197,7 +197,7 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  /** A key may come twice: the second time it is found settled. */
+  /** A key may come twice: the second settlement is stale. */
   settle(
     topic: string,
     settlements: readonly LedgerSettlement[],
@@ -237,7 +237,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
-    // Whoever loads a topic consumes it.
+    // A process that loads a topic consumes it.
     await this.#parts.topics.announce(topic)
     return this.#readings.load(await this.#seen(topic), after, untilMs, limit)
   }
@@ -314,15 +314,15 @@ export class PostgresLedger implements Ledger {
 
   clockMs(): number {
     const { recordClock } = this.#parts.database
-    // Its clock may have stepped since it was last heard of.
-    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS && !this.#isAsking) void this.#askClock()
+    // PostgreSQL's clock may have been set since it was last read.
+    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS && !this.#isReadingClock) void this.#readClock()
     return recordClock.now()
   }
 
-  async #askClock(): Promise<void> {
-    this.#isAsking = true
+  async #readClock(): Promise<void> {
+    this.#isReadingClock = true
     await this.nowMs().catch(() => {})
-    this.#isAsking = false
+    this.#isReadingClock = false
   }
 
   async committedWrites(topic: string): Promise<Place[]> {
@@ -338,12 +338,12 @@ export class PostgresLedger implements Ledger {
     return this.#parts.close()
   }
 
-  /** -1: there is no such topic yet, and so no row. */
+  /** Returns -1, the id of no row, if there is no such topic yet. */
   async #seen(topic: string): Promise<number> {
     return (await this.#parts.topics.seen(topic)) ?? -1
   }
 
-  /** The same, for those who know where a key lies by how this process places it. */
+  /** The same, for looking keys up where this process places them. */
   async #agreed(topic: string): Promise<number> {
     return (await this.#parts.topics.agreed(topic)) ?? -1
   }
@@ -365,7 +365,7 @@ export class PostgresLedger implements Ledger {
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
       const settlement = settlements[i] as LedgerSettlement
-      // Who finds a lease over need not wait: it will be found again.
+      // A lost lease need not wait: the sweeper finds it again.
       if (settlement.outcome.kind === 'lost') return STALE
       const later = new Promise<LedgerSettled>((resolve, reject) =>
         waiting.push({ settlement, resolve, reject }),
@@ -376,7 +376,7 @@ export class PostgresLedger implements Ledger {
     return all
   }
 
-  /** Somebody's transaction is at them. The deadline of the call ends this: each round is a statement of it. */
+  /** Settles tasks whose rows another transaction holds. Each round is a statement of the call, so its deadline ends the loop. */
   async #settleLater(
     writes: Writes,
     runner: StatementRunner,
@@ -423,14 +423,14 @@ export class PostgresLedger implements Ledger {
     const queues = batcher.queuesOf(of.topic, of.way, STATEMENT_QUEUES)
     const kinds = batcher.kindsOf<I, A>(queues, name, async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
-      return this.#inPieces(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
+      return this.#halving(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
     })
     if (of.isOneOff !== true) this.#kinds.set(id, kinds as readonly BatchKind<never, unknown>[])
     return kinds
   }
 
-  /** Where somebody's open transaction holds one of the rows, only that one waits for it: the batch is taken apart. */
-  async #inPieces<I, A>(
+  /** Halves a batch in which another transaction holds a row, until only that row waits for the lock. */
+  async #halving<I, A>(
     of: Batching,
     items: readonly I[],
     deadlineMs: number,
@@ -446,7 +446,7 @@ export class PostgresLedger implements Ledger {
     }
     if (items.length === 1) {
       const alone = work(database.runner({ ...call, isPatient: true }), items).then(
-        // It may have to wait once more.
+        // A settlement may be answered later once more.
         ([answer]) => (answer instanceof Later ? answer.answer : (answer as A)),
         (error: unknown) => {
           throw toTocsinError(error, database.where, doing, isRepeatable, true)
@@ -456,16 +456,14 @@ export class PostgresLedger implements Ledger {
     }
     const half = items.length >> 1
     const halves = [items.slice(0, half), items.slice(half)].map((some) =>
-      // One half may be written though the other is not.
-      this.#inPieces(of, some, deadlineMs, work).catch((error: unknown) =>
-        some.map(() => new Failure(error)),
-      ),
+      // One half may be written, and the other fail.
+      this.#halving(of, some, deadlineMs, work).catch((error: unknown) => some.map(() => new Failure(error))),
     )
     return (await Promise.all(halves)).flat()
   }
 }
 
-/** A settling of what somebody else's transaction holds. */
+/** A settlement of a task whose row another transaction holds. */
 interface Waiting {
   readonly settlement: LedgerSettlement
   readonly resolve: (answer: LedgerSettled) => void

@@ -5,19 +5,20 @@ import type { Random } from '../../random.ts'
 import { BOARD_CHANGED, CHANNEL } from './channel.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 
-/** A connection that is lost, or cannot be had, is asked for again after so long. */
+/** Delay before the listener reconnects. */
 const RECONNECT_MS = 1_000
-/** So often the connection is tried out: a listener that hears nothing would never notice that it is deaf. */
+/** Interval of a health check: without one, a connection that broke silently would never be noticed. */
 const CHECK_MS = 10_000
-/** So long a message to ourselves may take. */
+/** Time that a NOTIFY to this process itself may take to arrive. */
 const ECHO_MS = 2_000
 
 /**
- * Hears from all processes that a task was written that rings soon. It has a connection of its own, made when the first
- * one listens. Messages are lost while the connection is: whenever it is there again, all topics count as told.
+ * Receives a NOTIFY when any process writes a task that rings soon, or changes the board. It has a connection of its own,
+ * opened for the first listener. Notifications are lost while the connection is down, so after each reconnect every topic
+ * and the board count as changed.
  *
- * Behind a pooler that gives a connection to others after each transaction nothing is ever heard. That is found out by a
- * message to ourselves; then nobody listens, and what rings is found by looking.
+ * Behind a pooler in transaction mode, LISTEN never receives anything. A NOTIFY to this process itself detects that. Then
+ * the listener stops, and tasks are found by polling.
  */
 export class Listener {
   readonly #pool: Pool
@@ -44,9 +45,9 @@ export class Listener {
     return () => this.#listeners.delete(onNear)
   }
 
-  /** The same for news of the board, on the same connection. */
+  /** Calls `onChange` when the board may have changed. Uses the same connection. */
   listenToBoard(onChange: () => void): () => void {
-    // An object for each: the same function may listen twice, and end once.
+    // An object for each call: the same function may be registered twice, and removed once.
     const listener = { onChange }
     this.#boardListeners.add(listener)
     this.#running ??= this.#run()
@@ -59,14 +60,14 @@ export class Listener {
   }
 
   async #run(): Promise<void> {
-    // Whoever listens keeps a connection for itself, and so may a handler with its transaction: one more must be left.
+    // The listener keeps one connection, and a handler's transaction may keep another. One more must remain for the rest.
     if ((this.#pool.options.max ?? 10) < 3) return
     while (!this.#stop.signal.aborted) {
       const client = await this.#connected()
       if (client !== null) {
-        const isHeard = await this.#listenOn(client).catch(() => true)
-        if (!isHeard) {
-          this.#logger.info({}, 'LISTEN is not heard here (a pooler in transaction mode?); looking instead')
+        const isReceived = await this.#listenOn(client).catch(() => true)
+        if (!isReceived) {
+          this.#logger.info({}, 'LISTEN/NOTIFY unavailable (transaction pooler?); falling back to polling')
           return
         }
       }
@@ -78,11 +79,11 @@ export class Listener {
     const connecting = this.#pool.connect()
     try {
       const client = await Promise.race([connecting, this.#stopped()])
-      // Closed meanwhile, while a pool that is somebody else's has none free: what comes late is given back.
+      // The listener was closed while the caller's pool had no free connection: a late one goes back to the pool.
       if (client === null) connecting.then((late) => late.release()).catch(() => {})
       return client
     } catch {
-      // Whoever writes or reads has said so already.
+      // Not logged: the ledger's own calls fail, too, and report it.
       return null
     }
   }
@@ -95,19 +96,19 @@ export class Listener {
     })
   }
 
-  /** Listens until the connection is gone. False: nothing is heard on it. */
+  /** Listens until the connection ends. Returns false if no notification arrives on it. */
   async #listenOn(client: PoolClient): Promise<boolean> {
     const over = new AbortController()
     const end = () => over.abort()
     const nonce = `?${this.#random.uniqueId()}`
-    let hearEcho = () => {}
+    let onEcho = () => {}
     const echoed = new Promise<true>((resolve) => {
-      hearEcho = () => resolve(true)
+      onEcho = () => resolve(true)
     })
     const onNotification = ({ payload = '' }: { payload?: string | undefined }) => {
-      if (payload === nonce) hearEcho()
-      else if (payload === BOARD_CHANGED) this.#tellOfBoard()
-      else if (!payload.startsWith('?')) this.#tell(payload)
+      if (payload === nonce) onEcho()
+      else if (payload === BOARD_CHANGED) this.#boardChanged()
+      else if (!payload.startsWith('?')) this.#notify(payload)
     }
     client.on('error', end)
     client.on('end', end)
@@ -116,13 +117,13 @@ export class Listener {
     try {
       await this.#inTime(client.query(`LISTEN ${CHANNEL}`))
       await this.#inTime(this.#pool.query(UPKEEP.notify.text, [CHANNEL, nonce]))
-      const isHeard = await Promise.race([
+      const isReceived = await Promise.race([
         echoed,
         sleep(this.#clock, ECHO_MS, over.signal).then(() => over.signal.aborted),
       ])
-      if (!isHeard) return false
-      this.#tell(null)
-      this.#tellOfBoard()
+      if (!isReceived) return false
+      this.#notify(null)
+      this.#boardChanged()
       while (!over.signal.aborted) {
         await sleep(this.#clock, CHECK_MS, over.signal, true)
         if (!over.signal.aborted) await this.#inTime(client.query('SELECT 1'))
@@ -131,7 +132,7 @@ export class Listener {
     } finally {
       this.#stop.signal.removeEventListener('abort', end)
       client.off('notification', onNotification)
-      // Thrown away: whoever gets it next must not hear what we listened to.
+      // Destroyed: the next user of the connection must not receive these notifications.
       client.release(true)
     }
   }
@@ -140,11 +141,11 @@ export class Listener {
     return withDeadline(this.#clock, this.#callTimeoutMs, query, () => new Error('no answer in time'))
   }
 
-  #tell(topic: string | null): void {
+  #notify(topic: string | null): void {
     for (const listener of this.#listeners) listener(topic)
   }
 
-  #tellOfBoard(): void {
+  #boardChanged(): void {
     for (const { onChange } of this.#boardListeners) onChange()
   }
 }

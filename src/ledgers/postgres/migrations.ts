@@ -2,10 +2,7 @@ import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
-/**
- * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
- * stands in the schema 'tocsin'.
- */
+/** The tables, in the schema 'tocsin', as numbered steps. A released step never changes, comments included: add another one. */
 export const MIGRATIONS: readonly { readonly name: string; sql(partitions: number): string }[] = [
   {
     name: '001_tasks',
@@ -161,7 +158,7 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
   },
 ]
 
-/** Ids that one statement takes in advance. */
+/** Generations that one call of nextval reserves: at least as many as a statement has tasks. */
 export const GENERATIONS = 1_024
 
 function partitioned(name: string, partitions: number, options = ''): string {
@@ -176,25 +173,22 @@ function partitioned(name: string, partitions: number, options = ''): string {
   return `PARTITION BY HASH (cell);\n      ${tables.join('\n      ')}`
 }
 
-/** What a migration works with: one connection, inside a transaction. */
+/** One connection, inside a transaction. */
 export interface Migrating {
   query(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>
 }
 
-/** Any number that nobody else is likely to lock. */
+/** Key of the advisory lock: a number that other programs are unlikely to use. */
 const MIGRATION_LOCK = 7_420_001
 
 export interface LedgerFacts {
-  /** Made when the tables were: names this ledger, wherever its database moves. */
+  /** Created with the tables. Identifies this ledger, wherever its database moves. */
   readonly id: string
   readonly partitions: number
   readonly shard: string
 }
 
-/**
- * Brings the tables up to date, inside the transaction that is open. Several processes may do this at once: one does,
- * and the others wait for it and find it done.
- */
+/** Migrates the tables, inside the open transaction. If several processes do so at once, one migrates and the others wait for it. */
 export async function migrate(
   connection: Migrating,
   wanted: LedgerFacts,
@@ -202,7 +196,7 @@ export async function migrate(
 ): Promise<LedgerFacts> {
   await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
   const { rows: found } = await connection.query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there")
-  // Not IF NOT EXISTS where it is there: that asks for the right to create schemas, which a careful owner takes away.
+  // Checked first: CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.
   if (found[0]?.['there'] !== true)
     await connection.query(`CREATE SCHEMA IF NOT EXISTS tocsin;
       CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)`)
@@ -217,7 +211,7 @@ export async function migrate(
   }
   const isMigrated = format === MIGRATIONS.length
   if (isMigrated && Number(meta.get('functions') ?? 0) >= SQL_FUNCTIONS_VERSION) return facts
-  // Functions of before are right for the tables as they are: who has no right to replace them leaves them.
+  // Older functions still fit the tables. A role that may not replace them leaves them as they are.
   if (isMigrated && !(await mayReplaceFunctions(connection))) return facts
   for (const step of MIGRATIONS.slice(format)) await connection.query(step.sql(facts.partitions))
   await connection.query(SQL_FUNCTIONS)

@@ -31,11 +31,11 @@ export interface PostgresSurroundings {
 }
 
 const VERSION_MIN = 130_000
-/** Migrations of others are waited for: with large tables they may take a while. */
+/** Time for a migration, the wait for one of another process included: on large tables it may take a while. */
 const MIGRATION_MS = 60_000
 const ID_LENGTH = 12
 
-/** Connects, checks what is at the other end, brings its tables up to date, and puts a ledger together. */
+/** Connects, checks the server, migrates the tables, and builds the ledger. */
 export async function openPostgres(
   options: CheckedOptions,
   settings: PostgresSettings,
@@ -44,9 +44,9 @@ export async function openPostgres(
   const { where, isLocal, isEncrypted } = options
   const { callTimeoutMs, shard } = settings
   const { pool, handlersPool, types, isOurs } = await poolOf(options, callTimeoutMs)
-  // A connection that breaks while it is idle: the pool makes a new one, and nobody need hear of it.
+  // A connection that breaks while it is idle: the pool opens another one, so the event needs no handling.
   const onError = () => {}
-  // What comes in one chunk with the end of connecting comes before anybody else can listen.
+  // An error in the same chunk of data as the end of the handshake is emitted before any other code can add a listener.
   const onConnect = (client: PoolClient) => client.on('error', onError)
   const pools = [...new Set([pool, handlersPool])]
   for (const one of pools) one.on('error', onError).on('connect', onConnect)
@@ -63,7 +63,7 @@ export async function openPostgres(
     if (facts.partitions !== options.partitions && options.partitions > 1)
       logger.warn(
         { partitions: facts.partitions },
-        `the tables of ${where} were made with ${facts.partitions} partitions; that does not change any more`,
+        `the tables of ${where} were created with ${facts.partitions} partitions, which cannot be changed`,
       )
     if (!isLocal && !isEncrypted)
       logger.warn(
@@ -75,7 +75,7 @@ export async function openPostgres(
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))
-    // Of a pool that is somebody else's, half is left for what must not wait for handlers.
+    // Of a caller's pool, half remains for statements that must not wait for handlers.
     const connections = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
     const handlers = new HandlerTransactions(
       handlersPool,
@@ -96,13 +96,13 @@ export async function openPostgres(
       topics,
       clock,
       close: async () => {
-        // What was called before is written; its deadlines bound the wait.
+        // Calls that were made before are carried out. Their deadlines bound the wait.
         await batcher.drained()
         await listener.close()
         await release()
       },
     })
-    // Sets the clock of record before anything is written.
+    // Reads the clock of record before anything is written.
     await ledger.nowMs()
     return ledger
   } catch (error) {
@@ -118,7 +118,7 @@ async function poolOf(
   const driver = await loadDriver()
   if (pool !== null)
     return { pool: pool as Pool, handlersPool: pool as Pool, types: driver.types, isOurs: false }
-  // Neither connects before it is used.
+  // A pool connects when it is first used.
   const made = (name: string) =>
     new driver.Pool({
       connectionString: url as string,
@@ -129,7 +129,7 @@ async function poolOf(
   return { pool: made('tocsin'), handlersPool: made('tocsin handlers'), types: driver.types, isOurs: true }
 }
 
-/** Here, not above: whoever has no PostgreSQL need not have its driver. */
+/** Imported here, so that a program without PostgreSQL does not need the driver. */
 async function loadDriver(): Promise<{ Pool: typeof Pool; types: typeof Types }> {
   try {
     const { default: driver } = await import('pg')
@@ -177,7 +177,7 @@ async function migrated(
   wanted: LedgerFacts,
   where: string,
 ): Promise<{ facts: LedgerFacts; areStepsMade: boolean }> {
-  // Whatever the database is set to: who waited for the lock must see what the one before it made.
+  // Whatever the default isolation level: after waiting for the lock, this must see what the process before it created.
   await client.query('BEGIN ISOLATION LEVEL READ COMMITTED')
   try {
     const facts = await migrate(client as unknown as Migrating, wanted, where)

@@ -1,9 +1,9 @@
-/** What a user may say about a PostgreSQL ledger. */
+/** Options of a PostgreSQL ledger. */
 import { CELLS } from '../../values/cell.ts'
 import { describeValue, TocsinError } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
-/** All that we ask of a pool of the package pg; so that nobody needs its types to use ours. */
+/** The part of a pool of the package pg that is used: declared here, so that @types/pg is not needed to compile against Tocsin. */
 export interface PostgresPool {
   connect(): Promise<unknown>
   readonly totalCount: number

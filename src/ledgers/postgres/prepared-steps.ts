@@ -1,14 +1,13 @@
 /**
- * The statements that nearly every task goes through, kept in the database as functions. To plan one of them takes a
- * millisecond or two, which is more than it takes to carry it out for some dozens of tasks; in a function PostgreSQL
- * plans it once per connection. Prepared statements would do the same, but not behind a pooler.
+ * The statements that nearly every task goes through, stored in the database as functions. Planning one of them takes a
+ * millisecond or two, longer than running it for some dozens of tasks. In a function, PostgreSQL plans it once per
+ * connection. Prepared statements would do the same, but not behind a transaction pooler.
  *
- * Only statements whose plan does not depend on how large the tables are: it is kept as long as the connection, and may
- * have been made when they were empty.
+ * Only statements whose plan does not depend on the size of the tables: the plan is kept as long as the connection, and
+ * may have been made when the tables were empty.
  *
- * The statement here is the truth: a function is named by what it does, so that two versions of Tocsin on one database
- * do not disturb each other. Where it is not there, because nobody had the right to make it, the statement is said as
- * it is.
+ * A function has a hash of its definition in its name, so that two versions of Tocsin can use one database. If a function
+ * is missing, because the role may not create it, the statement itself is sent.
  */
 import { createHash } from 'node:crypto'
 import { WRITES } from './statements/writes.ts'
@@ -97,7 +96,7 @@ const BY_TEXT: ReadonlyMap<string, Made> = new Map(
   }),
 )
 
-/** Makes what is missing, inside the transaction that is open. Answers whether all are there. */
+/** Creates the functions that are missing, inside the open transaction. Returns false if the role may not create them. */
 export async function makeSteps(connection: {
   query(text: string): Promise<{ rows: Record<string, unknown>[] }>
 }): Promise<boolean> {
@@ -113,7 +112,7 @@ export async function makeSteps(connection: {
   return true
 }
 
-/** How a statement is said where its function is there. */
+/** Returns the call of the statement's function, or the text itself if it has none. */
 export function asStep(text: string): string {
   return BY_TEXT.get(text)?.call ?? text
 }

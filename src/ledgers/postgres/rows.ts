@@ -1,8 +1,8 @@
-/** Rows as PostgreSQL tells them. */
+/** Rows as PostgreSQL returns them. */
 import type { Hint } from '../../hint-table.ts'
 import { hintOf } from '../rows.ts'
 
-/** What is read to make a hint. The lease is null when nobody holds it. */
+/** Columns of a hint. `leaseMs` is null if the task is not claimed. */
 export type HintRow = [
   key: string,
   cell: number,
@@ -18,6 +18,6 @@ export function hintOfRow([key, cell, ring_ms, failures, priority, lost, leaseMs
   const row = { key, cell, ring_ms, failures, priority, lost }
   if (leaseMs === null) return hintOf(row)
   if (leaseMs > nowMs) return hintOf(row, leaseMs)
-  // Its lease is over, and the next claim will find it so.
+  // The lease is over; the next claim will count it as lost.
   return hintOf({ ...row, lost: lost + 1 })
 }

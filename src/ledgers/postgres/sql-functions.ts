@@ -1,13 +1,14 @@
 /**
- * `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for whoever speaks SQL, in any language, inside a
- * transaction of their own. They check what the library checks, refuse it by the same codes, and write by the library's
- * statements.
+ * The SQL functions `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for programs in any language,
+ * inside a transaction of their own. They validate what the library validates, raise the same error codes, and run the
+ * library's statements.
  *
- * They are made anew when the tables change, and when their version here is higher than in the database: whoever changes what
- * is below after a release adds one. So two versions of a program do not replace each other's in turn. A parameter that is
- * added, renamed or taken away makes another function of it: the old one is dropped by a step of migrations.ts.
+ * They are replaced when the tables change, and when SQL_FUNCTIONS_VERSION is higher than the version in the database. Raise
+ * it by one, after a release, when what they do changes. Without the version, two releases of a program on one database would
+ * replace each other's functions in turn. A parameter that is added, renamed or removed makes it another function for
+ * PostgreSQL: drop the old one in a step of migrations.ts.
  *
- * Plain ASCII: the database may have another encoding than UTF-8.
+ * The text is plain ASCII: the encoding of the database may be other than UTF-8.
  */
 import { CELLS } from '../../values/cell.ts'
 import { CRC32_TABLE } from '../../lib/crc32.ts'
@@ -26,24 +27,24 @@ export const SQL_FUNCTIONS_VERSION = 1
 /** In `supersedes`: a lease was running. */
 const IN_FLIGHT = 3
 
-/** As \p{Cc}; a text of PostgreSQL has no NUL. */
+/** \p{Cc} without NUL, which a text of PostgreSQL cannot contain. */
 const CONTROL_CHARACTER = "'[\\u0001-\\u001f\\u007f-\\u009f]'"
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
-/** `message` is an expression; the hint is a text. */
+/** `message` is an SQL expression, `hint` a plain text. */
 function refuse(code: SqlErrorCode, message: string, hint: string): string {
   return `RAISE EXCEPTION USING ERRCODE = '${SQL_STATES[code]}', MESSAGE = ${quoted(`${code}: `)} || ${message},
         HINT = ${quoted(hint)};`
 }
 
-/** One of the library's statements, for one task: what stands for its parameters, and where its answer goes. */
-function said(statement: string, values: readonly string[], into: readonly string[]): string {
+/** A statement of the library for one task, with expressions for its parameters, and the variables that take its first row. */
+function inlined(statement: string, values: readonly string[], into: readonly string[]): string {
   const text = statement.replaceAll(/\$(\d+)/g, (_, n) => values[Number(n) - 1] as string)
   return `${text} INTO ${into.map((name) => `v.${name}`).join(', ')};`
 }
 
-/** What a caller's own search_path finds is none of our business; and of lists of any length one plan is the best. */
+/** The caller's search_path must not redirect names. One generic plan is the best for arrays of any length. */
 const SETTINGS =
   'SET search_path = pg_catalog, tocsin, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off'
 
@@ -58,7 +59,7 @@ const CRC32 = `
       RETURN crc # 4294967295;
     END $tocsin$;`
 
-/** As cell.ts has it. */
+/** The same as cellOf in cell.ts. */
 const CELL_OF = `
   CREATE OR REPLACE FUNCTION tocsin.cell_of(key text, slot_by text) RETURNS smallint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
@@ -71,7 +72,7 @@ const SHOWN = `
     SELECT coalesce('''' || regexp_replace(CASE WHEN length(value) > 60 THEN left(value, 57) || '...' ELSE value END,
       ${CONTROL_CHARACTER}, '?', 'g') || '''', 'NULL') $tocsin$;`
 
-/** Null: there is none. As key.ts has it. */
+/** Returns NULL if the text is valid. The same rules as in key.ts. */
 const TEXT_PROBLEM = `
   CREATE OR REPLACE FUNCTION tocsin.text_problem(value text, bytes_max integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
@@ -83,7 +84,7 @@ const TEXT_PROBLEM = `
         format('it has %s bytes, at most %s are taken', octet_length(convert_to(value, 'UTF8')), bytes_max)
     END $tocsin$;`
 
-/** Tags in lines, sorted, each once; null when there are none. */
+/** Returns the tags one per line, sorted, without duplicates; NULL if there are none. */
 const CHECKED_TAGS = `
   CREATE OR REPLACE FUNCTION tocsin.checked_tags(tags text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
     DECLARE
@@ -116,8 +117,8 @@ const CHECKED_TAGS = `
     END $tocsin$;`
 
 /**
- * The payload as it is stored: JSON text, in which control characters are escapes. PostgreSQL writes a space after each ':'
- * and ',': where that is what makes it too large, they are left out.
+ * Returns the payload as it is stored: JSON text, in which control characters are escaped. PostgreSQL writes a space after
+ * each ':' and ','. They are removed if the text is too large with them.
  */
 const CHECKED_BODY = `
   CREATE OR REPLACE FUNCTION tocsin.checked_body(payload jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
@@ -162,7 +163,7 @@ const WHOLE_MS = `
     SELECT (extract(epoch FROM date_trunc('minute', utc)) * 1000)::bigint
       + ceil(extract(microseconds FROM utc)::numeric / 1000)::bigint $tocsin$;`
 
-/** When: an instant, or a delay. A day of it has 24 hours in whatever time zone the session is; a month is the calendar's. */
+/** Parses `at` or `delay`. A day of a delay has 24 hours, whatever the session's time zone; a month is a calendar month. */
 const RING_TIME = `
   CREATE OR REPLACE FUNCTION tocsin.ring_time(at timestamptz, delay interval, OUT kind text, OUT ms bigint)
     LANGUAGE plpgsql STABLE AS $tocsin$
@@ -197,7 +198,7 @@ const RING_TIME = `
       ${refuse('bad-duration', "format('delay: %s is not a duration', delay)", "From 0 to 36500 days, like interval '30 minutes'.")}
     END $tocsin$;`
 
-/** Where the task lies. Where none of its topic was placed before, how they are is fixed from now on. */
+/** Returns the cell of the task. The first task of a topic fixes how its keys are placed. */
 const PLACE = `
   CREATE OR REPLACE FUNCTION tocsin.place(
     topic text, key text, is_placing boolean, OUT topic_id integer, OUT cell smallint, OUT merge_ms bigint
@@ -238,7 +239,7 @@ const PLACE = `
         )}
       END IF;
       IF is_placing AND NOT v.is_placed THEN
-        -- Not where somebody else's open transaction does the same: that is not waited for.
+        -- Skips a row that another transaction holds: it is doing the same, and is not waited for.
         UPDATE tocsin.topic t SET is_placed = true
           WHERE t.id = (SELECT s.id FROM tocsin.topic s WHERE s.id = topic_id FOR UPDATE SKIP LOCKED);
       END IF;
@@ -254,7 +255,7 @@ const PLACE = `
       END IF;
     END $tocsin$;`
 
-const TOLD = 'INSERT INTO tocsin.news (topic, cell, key) VALUES (v.topic_id, v.cell, v.my_key);'
+const FEED = 'INSERT INTO tocsin.news (topic, cell, key) VALUES (v.topic_id, v.cell, v.my_key);'
 const PLACED = 'SELECT p.topic_id, p.cell, p.merge_ms INTO v.topic_id, v.cell, v.merge_ms FROM'
 const PLACE_VARIABLES = `
       my_key text;
@@ -268,7 +269,7 @@ const TERMS_VALUES = ['NULL', 'NULL']
 const NOTIFY_VALUES = [String(NOTIFY_WITHIN_MS), 'v.topic_name']
 
 const scheduled = (statement: string): string =>
-  said(
+  inlined(
     statement,
     [
       ...PLACE_VALUES,
@@ -280,7 +281,7 @@ const scheduled = (statement: string): string =>
       'v.merge_ms',
       ...TERMS_VALUES,
       ...NOTIFY_VALUES,
-      // Not in the hope that the key is new: to be disappointed would cost more than a look.
+      // expects_new: false, as a failed attempt would cost more than the lookup of one key.
       'false',
     ],
     ['now_ms', 'superseded', 'written'],
@@ -329,7 +330,7 @@ const SCHEDULE = `
         INTO due_at, in_flight
         FROM tocsin.live l WHERE l.topic = v.topic_id AND l.cell = v.cell AND l.key = v.my_key;
       key := v.my_key;
-      IF outcome <> 'kept' THEN ${TOLD} END IF;
+      IF outcome <> 'kept' THEN ${FEED} END IF;
     END $tocsin$;`
 
 const CANCEL = `
@@ -343,9 +344,9 @@ const CANCEL = `
     BEGIN
       v.my_key := key;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
-      ${said(WRITES.cancel.text, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
+      ${inlined(WRITES.cancel.text, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
       outcome := CASE WHEN v.found_key IS NULL THEN 'not-found' WHEN v.is_held THEN 'in-flight' ELSE 'cancelled' END;
-      IF outcome <> 'not-found' THEN ${TOLD} END IF;
+      IF outcome <> 'not-found' THEN ${FEED} END IF;
     END $tocsin$;`
 
 const RESCHEDULE = `
@@ -365,14 +366,14 @@ const RESCHEDULE = `
       v.my_key := key;
       SELECT r.kind, r.ms INTO v.kind, v.ms FROM tocsin.ring_time(at, delay) r;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
-      ${said(
+      ${inlined(
         WRITES.reschedule.text,
         [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TERMS_VALUES, ...NOTIFY_VALUES],
         ['found_key', 'became', 'due_ms'],
       )}
       outcome := coalesce(v.became, 'not-found');
       due_at := CASE outcome WHEN 'rescheduled' THEN to_timestamp(v.due_ms / 1000.0) END;
-      IF outcome <> 'not-found' THEN ${TOLD} END IF;
+      IF outcome <> 'not-found' THEN ${FEED} END IF;
     END $tocsin$;`
 
 const COMMENTS = `

@@ -1,8 +1,8 @@
 import type { ErrorCode } from '../../errors.ts'
 
 /**
- * What the functions of sql-functions.ts raise: the codes of the library as PostgreSQL has them, five letters. Stable, as
- * the codes are; docs/errors.md has the same table.
+ * SQLSTATEs that the functions of sql-functions.ts raise for the library's error codes. Stable, as the codes are.
+ * docs/errors.md has the same table.
  */
 export const SQL_STATES = {
   'bad-topic': 'TC001',

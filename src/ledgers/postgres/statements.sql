@@ -158,7 +158,7 @@ WITH t AS MATERIALIZED (
       priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
       tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
       marked = false, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
-    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    -- A task that was cancelled in flight has no further attempt, so there is nothing to keep.
     RETURNING l.cell, l.key, l.supersedes
   ),
   booked AS (
@@ -219,7 +219,7 @@ WITH t AS MATERIALIZED (
       priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
       tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
       marked = false, session = NULL, stamp = NULL, lease_ms = NULL, started = 0
-    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    -- A task that was cancelled in flight has no further attempt, so there is nothing to keep.
     WHERE l.marked
     RETURNING l.cell, l.key, l.supersedes
   ),
@@ -392,7 +392,7 @@ WITH t AS MATERIALIZED (
         WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
         WHEN l.lease_ms > i.now_ms THEN 'held'
         WHEN l.marked THEN 'cancelled'
-        -- Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row.
+        -- Poison only if its start was recorded while it ran alone, and this is the third lost lease in a row.
         WHEN l.started = 2 AND l.lost >= 2 THEN 'poison'
         WHEN l.lost + 1 >= 2 AND NOT i.alone THEN 'release'
         ELSE 'retake'
@@ -436,7 +436,7 @@ WITH t AS MATERIALIZED (
       array_to_string(l.tags, E'\n') AS tags, l.priority, NULL, NULL FROM locked i JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  -- What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow.
+  -- A task that was not locked is gone, or another transaction holds it. Looked up by primary key, as in eachRow.
   UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key), 'gone'),
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL;
@@ -613,7 +613,7 @@ WITH t AS MATERIALIZED (
   )
   SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
   FROM judged
-  -- Of the others nobody holds them under that stamp, or somebody else is at them.
+  -- The others are not held under that stamp, or another transaction holds the row.
   UNION ALL SELECT i.n, CASE WHEN (
       SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL

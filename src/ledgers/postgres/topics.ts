@@ -6,17 +6,17 @@ import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
 
 /**
- * Topics have numbers in the tables. Those that were seen are kept: a topic never goes. Beside its number stands how its
- * keys are placed, for those who write without this process.
+ * Ids of the topics in the tables. They are cached: a topic is never deleted. Beside the id, the table has how the keys of
+ * the topic are placed, for writers other than this program (SQL functions).
  */
 export class Topics {
   readonly #database: Database
   readonly #known = new Map<string, number>()
   readonly #placings = new Map<string, () => Placing>()
-  /** Of these the ledger places keys as this process does, for good. */
+  /** Topics whose stored placing is fixed, and the same as in this process. */
   readonly #agreed = new Set<string>()
-  /** What was last told of each. */
-  readonly #toldMergeMs = new Map<string, number>()
+  /** The mergeMs that was last stored for each topic. */
+  readonly #storedMergeMs = new Map<string, number>()
 
   constructor(database: Database) {
     this.#database = database
@@ -26,7 +26,7 @@ export class Topics {
     this.#placings.set(name, placing)
   }
 
-  /** The topic, made if it is not there. On a connection of ours: what a caller undoes must not take it along. */
+  /** Returns the topic; creates it if it is not there. On the ledger's own connection, so a caller's ROLLBACK does not remove it. */
   async made(name: string): Promise<TopicName> {
     const known = await this.seen(name)
     if (known !== null) return { id: known, name }
@@ -34,7 +34,7 @@ export class Topics {
     return { id: (await this.seen(name)) as number, name }
   }
 
-  /** Null: there is no such topic yet, and so no task. */
+  /** Returns null if there is no such topic yet, and so no task. */
   async seen(name: string): Promise<number | null> {
     const known = this.#known.get(name)
     if (known !== undefined) return known
@@ -44,25 +44,25 @@ export class Topics {
     return row[0] as number
   }
 
-  /** The topic, for one who places keys in it. Refuses who would place them elsewhere than others did. */
+  /** Returns the topic for writing new keys, and fixes its placing. Rejects a program whose `slotBy` differs from the stored one. */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
     const placing = this.#placings.get(name)?.()
-    if (placing === undefined || (this.#agreed.has(name) && this.#isTold(name, placing))) return topic
+    if (placing === undefined || (this.#agreed.has(name) && this.#isStored(name, placing))) return topic
     const { slotBy, mergeMs } = placing
     const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
     if (rows.length > 0) {
       this.#agreed.add(name)
-      this.#toldMergeMs.set(name, mergeMs)
+      this.#storedMergeMs.set(name, mergeMs)
       return topic
     }
-    // Placed otherwise; or somebody's open transaction is at it, which is not waited for: what is known so far has to fit.
+    // Placed otherwise, or another transaction holds the row. That one is not waited for: only the stored slotBy has to match.
     const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
     if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
     return topic
   }
 
-  /** As `seen`, for one who asks for keys by where this process places them. */
+  /** Like `seen`, for looking keys up where this process places them. Rejects a program whose `slotBy` differs from the fixed one. */
   async agreed(name: string): Promise<number | null> {
     const id = await this.seen(name)
     const placing = this.#placings.get(name)?.()
@@ -74,21 +74,21 @@ export class Topics {
     return id
   }
 
-  /** It is consumed here, and may be written to from elsewhere. */
+  /** Stores the placing of a topic that this process consumes, for writers other than this program. */
   async announce(name: string): Promise<void> {
     const placing = this.#placings.get(name)?.()
-    if (placing === undefined || this.#isTold(name, placing)) return
+    if (placing === undefined || this.#isStored(name, placing)) return
     const { id } = await this.made(name)
     const rows = await this.#database.ask('topic', TOPICS.announce.text, [
       id,
       placing.slotBy,
       placing.mergeMs,
     ])
-    if (rows.length > 0) this.#toldMergeMs.set(name, placing.mergeMs)
+    if (rows.length > 0) this.#storedMergeMs.set(name, placing.mergeMs)
   }
 
-  #isTold(name: string, { mergeMs }: Placing): boolean {
-    return this.#toldMergeMs.get(name) === mergeMs
+  #isStored(name: string, { mergeMs }: Placing): boolean {
+    return this.#storedMergeMs.get(name) === mergeMs
   }
 }
 
@@ -96,7 +96,7 @@ function otherSlotBy(name: string, ours: SlotBy): TocsinError {
   const theirs = ours === 'key' ? 'prefix' : 'key'
   return new TocsinError(
     'bad-topic',
-    `topic '${name}': its tasks lie in the ledger by slotBy '${theirs}', and this program has '${ours}', by which it would look for them elsewhere. Share one defineTopic, or take another name`,
+    `topic '${name}': its tasks are stored with slotBy '${theirs}', and this program has '${ours}', so it would look for them in other slots. Share one defineTopic, or use another name`,
     { field: 'slotBy' },
   )
 }

@@ -1,4 +1,4 @@
-/** Every write, on whatever connection: the ledger's own, or one on which the caller has a transaction open. */
+/** Sends the writes, on the ledger's own connections or in a caller's transaction, and parses their results. */
 import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
@@ -29,7 +29,7 @@ export interface TopicName {
 export interface ClaimItem extends Place {
   readonly stamp: number
   readonly leaseMs: number
-  /** The moment of the clock that rang. */
+  /** Time of the clock by which it rang. */
   readonly nowMs: number
   readonly alone: boolean
 }
@@ -39,28 +39,28 @@ export interface ExtendItem extends Place {
   readonly leaseMs: number
 }
 
-/** A row is somebody else's at this moment: it is looked at again after so long. */
+/** A claim whose row another transaction holds is reported as held for this long, and then tried again. */
 const LOCKED_MS = 300
 
-/** In `supersedes`: a lease was running. */
+/** Value of `supersedes`: the replaced task was in flight. */
 const IN_FLIGHT = 3
 
-/** After a key that was there already, so many batches are not written in the hope that all of theirs are new. */
-const HOPELESS_BATCHES = 16
+/** After a key conflict, skip the insert-only fast path for this many batches. */
+const SLOW_BATCHES = 16
 
-/** A key that was kept and then gone, again and again: after so many times that is no accident. */
+/** Attempts to insert a key that exists when it is inserted, and is gone when it is read. */
 const KEEP_TRIES = 10
 
 export class Writes {
   readonly session: number
-  /** Batches in which keys may well be there already. */
-  #noHopeFor = 0
+  /** Batches for which the insert-only fast path is still skipped. */
+  #slowBatchesLeft = 0
 
   constructor(session: number) {
     this.session = session
   }
 
-  /** Who has the token of a claim of another process speaks for that. */
+  /** Writes for the claims of another session: the token of a claim may be used in any process. */
   as(session: number): Writes {
     return session === this.session ? this : new Writes(session)
   }
@@ -81,8 +81,11 @@ export class Writes {
     let left = keep
     for (let tries = 0; left.length > 0; tries++) {
       if (tries === KEEP_TRIES)
-        throw new TocsinError('ledger-unavailable', 'keys come and go faster than they can be looked at')
-      // What was there, and gone when it was looked at, is free now.
+        throw new TocsinError(
+          'ledger-unavailable',
+          'keys are created and removed faster than they can be read; try again',
+        )
+      // A key that existed, and was gone when it was read, is free now.
       left = await this.#scheduleKeeping(runner, topic, left, mergeMs, answers)
     }
     return entries.map(({ key }) => answers.get(key) as LedgerScheduled)
@@ -97,13 +100,13 @@ export class Writes {
     const [row] = await runner.query(WRITES.schedule.text, this.#entries(runner, topic, entries, mergeMs))
     if (row === undefined) throw noOpenTransaction()
     const [nowMs, superseded] = row as [number, string | null]
-    if (superseded !== null) this.#noHopeFor = HOPELESS_BATCHES
-    else if (this.#noHopeFor > 0) this.#noHopeFor--
+    if (superseded !== null) this.#slowBatchesLeft = SLOW_BATCHES
+    else if (this.#slowBatchesLeft > 0) this.#slowBatchesLeft--
     const how = new Map(listIn<[string, number]>(superseded))
     return entries.map((entry) => written(entry, nowMs, mergeMs, how.get(entry.key) ?? 0))
   }
 
-  /** Puts answers in, and returns what has to be tried again. */
+  /** Adds to `answers`. Returns the entries to be tried again. */
   async #scheduleKeeping(
     runner: StatementRunner,
     topic: TopicName,
@@ -215,7 +218,7 @@ export class Writes {
     return items.map(({ key }) => found.get(key) ?? 'stale')
   }
 
-  /** Null: somebody else's transaction is at it; to be tried again. */
+  /** An answer is null if another transaction holds the row: try again. */
   async settle(
     runner: StatementRunner,
     topic: TopicName,
@@ -227,13 +230,13 @@ export class Writes {
     for (const [i, { outcome }] of settlements.entries())
       (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
     const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
-    // What did not end has changed hands, or is just being changed: the longer statement knows.
+    // A task that did not end is not held any more, or is just being changed: `settle` decides.
     if (ending.length > 0) others.push(...(await this.#finish(runner, topic, pick(ending), ending, answers)))
     if (others.length > 0) await this.#settle(runner, topic, pick(others), others, answers)
     return answers
   }
 
-  /** Answers the indexes of those that did not end. */
+  /** Returns the indexes of those that did not end. */
   async #finish(
     runner: StatementRunner,
     topic: TopicName,
@@ -334,7 +337,7 @@ export class Writes {
       runner.notifyWithinMs,
       topic.name,
       // Not in a caller's transaction: each attempt would be a subtransaction, and PostgreSQL slows down with many of them.
-      this.#noHopeFor === 0 && runner.transactionId === null,
+      this.#slowBatchesLeft === 0 && runner.transactionId === null,
     ]
   }
 }
@@ -354,7 +357,7 @@ type ClaimRow = [
   endsInMs: number,
 ]
 
-/** What was taken, each column a list of its own. Nulls: nothing was. */
+/** The claimed tasks, each column as one list. All null if nothing was claimed. */
 type TakenLists = [
   n: string | null,
   generation: string,
@@ -389,7 +392,7 @@ function listIn<T>(json: string | null | undefined): T[] {
   return typeof json === 'string' ? (JSON.parse(json) as T[]) : []
 }
 
-/** As the statement computes it, so that its answer need not name it for each task. */
+/** Computes the due time as the statement does, so that the statement need not return it for each task. */
 function written(
   { key, cell, when, priority }: NewEntry,
   nowMs: number,
@@ -405,7 +408,7 @@ function written(
   }
 }
 
-/** Answers how many there are. */
+/** Parses the lists into `verdicts`. Returns the number of tasks. */
 function putTaken(
   topic: string,
   items: readonly ClaimItem[],
@@ -426,11 +429,11 @@ function putTaken(
   ]
   const tags = lists[7].split(SEPARATOR)
   const bodies = lists[8].split(SEPARATOR)
-  // Somebody has written to the table by hand: better nothing than one's payload with another's task.
+  // The table was written to by hand. Delivering nothing is better than a payload with the wrong task.
   if (bodies.length !== ns.length || tags.length !== ns.length)
     throw new TocsinError(
       'ledger-damaged',
-      `topic '${topic}': a payload has a control character in it that JSON has not`,
+      `topic '${topic}': a payload contains the control character \\x1e, which JSON cannot contain unescaped`,
     )
   for (let i = 0; i < ns.length; i++) {
     const at = (ns[i] as number) - 1
@@ -494,12 +497,12 @@ function outcomeColumns(outcome: LedgerSettlement['outcome']): {
   return { delay, error: kind === 'retry' ? storable(outcome.error) : null, cause: null, failed: false }
 }
 
-/** PostgreSQL's texts have no NUL. */
+/** Texts of PostgreSQL cannot contain NUL. */
 function storable(text: string): string {
   return text.replaceAll('\0', '')
 }
 
-/** Null: somebody else's transaction is at it. */
+/** Returns null if another transaction holds the row. */
 function settledOf({ key, cell }: LedgerSettlement, row: SettleRow): LedgerSettled | null {
   const [, answer, fate, ringMs, failures, priority, lost] = row
   if (answer === 'locked') return null

@@ -25,7 +25,7 @@ export interface SqliteBoardParts {
 
 /**
  * The board of one process, which has the file for itself. Settings and tokens outlive it; cards do not, and need not:
- * nobody else could read them.
+ * no other process could read them.
  */
 export class SqliteBoard implements Board {
   readonly isShared = false

@@ -10,7 +10,7 @@ import { Transitions } from './transitions.ts'
 import type { SqliteDatabase } from './options.ts'
 import { isBusy, toTocsinError } from './driver-errors.ts'
 
-/** SQLite tells nobody that a transaction is over: it is asked, soon at first. */
+/** SQLite does not report the end of a transaction, so it is polled, at a growing interval. */
 const ASK_MS_MIN = 1
 const ASK_MS_MAX = 50
 

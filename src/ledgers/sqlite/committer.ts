@@ -6,9 +6,9 @@ import { Tokens } from './tokens.ts'
 import type { Transitions } from './transitions.ts'
 import { isBusy, toTocsinError } from './driver-errors.ts'
 
-/** One transaction holds the event loop for about this long, the commit included, and then lets others have a turn. */
+/** One transaction blocks the event loop for about this long, the commit included. */
 const HOLD_MS = 20
-/** Somebody else is writing to the file: asked again so soon. Never by waiting inside SQLite, which would stop the loop. */
+/** Delay before BEGIN is retried while another connection writes. SQLite's own busy handler would block the event loop. */
 const BUSY_MS_MIN = 1
 const BUSY_MS_MAX = 50
 
@@ -102,7 +102,7 @@ export class Committer implements Writer {
     this.#running = null
   }
 
-  /** False: somebody else is writing; nothing happened, and it is to be tried again. */
+  /** Returns false if another connection is writing: nothing happened, try again. */
   #transact(): boolean {
     const clock = this.#clock
     const startMs = clock.monotonicNow()
@@ -116,7 +116,7 @@ export class Committer implements Writer {
       return true
     }
     try {
-      // The disk is waited for once, so work worth that wait goes before it; but somebody else wants a turn, too.
+      // One commit waits for the disk once, so many jobs share it; but the event loop must get its turn.
       const untilMs = startMs + Math.max(HOLD_MS - this.#commitMs, HOLD_MS / 4)
       do {
         const job = this.#jobs.shift() as Job
@@ -164,7 +164,7 @@ export class Committer implements Writer {
     for (const { reject } of jobs) reject(reason)
   }
 
-  /** Whoever has waited for too long is told so: nothing of it was written. */
+  /** Rejects jobs whose deadline has passed. Nothing of them was written. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicNow()
     while ((this.#jobs[0]?.deadlineMs ?? nowMs) < nowMs) {
@@ -172,7 +172,7 @@ export class Committer implements Writer {
       job.reject(
         new TocsinError(
           'ledger-unavailable',
-          `${this.#where}: somebody else has been writing to it for too long; nothing was written. Keep transactions on this file short`,
+          `${this.#where}: another connection has been writing to it for too long; nothing was written. Keep transactions on this file short`,
         ),
       )
     }

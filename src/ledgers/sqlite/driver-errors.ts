@@ -1,4 +1,4 @@
-/** What SQLite says when it cannot, in words that help. */
+/** Translates errors of SQLite into errors of Tocsin that say what to do. */
 import { describeError, TocsinError } from '../../errors.ts'
 
 function codeOf(error: unknown): string {
@@ -6,7 +6,7 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Somebody else is writing, or was just now. */
+/** Another connection is writing, or was just now. */
 export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED)/.test(codeOf(error))
 }

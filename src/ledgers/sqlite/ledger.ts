@@ -200,7 +200,7 @@ export class SqliteLedger implements Ledger {
     await this.#parts.close()
   }
 
-  /** One process has the file at a time: what another session held was nobody's when this one began. */
+  /** One process has the file at a time: the claims of another session ended when this one began. */
   #isOver(session: number): boolean {
     return session !== this.#parts.session
   }

@@ -96,7 +96,7 @@ function makeFolder(path: string): void {
   try {
     mkdirSync(path)
   } catch (error) {
-    // Somebody else was faster.
+    // Another process created it meanwhile.
     if (!existsSync(path)) throw error
   }
 }
@@ -120,7 +120,7 @@ function opening<T>(where: string, work: () => T): T {
   }
 }
 
-/** The tables are there and up to date, and claims of whoever had the file before are nobody's. */
+/** Checks and migrates the file, and begins a session. Claims of earlier sessions are released by that. */
 export function beginSession(database: Connection, where: string, isNew: boolean): number {
   if (!isNew && (database.pragma('page_count', { simple: true }) as number) <= CHECKED_PAGES_MAX) {
     const found = database.pragma('integrity_check(1)', { simple: true })
@@ -144,6 +144,6 @@ export function beginSession(database: Connection, where: string, isNew: boolean
 function busy(where: string): TocsinError {
   return new TocsinError(
     'ledger-unavailable',
-    `${where} cannot be opened: somebody else is writing to it. End their transaction and try again`,
+    `${where} cannot be opened: another connection is writing to it. End its transaction and try again`,
   )
 }

@@ -1,8 +1,8 @@
-/** What a user may say about a SQLite ledger. */
+/** Options of a SQLite ledger. */
 import { describeValue } from '../../errors.ts'
 import { badOption, checkOptions } from '../../values/options.ts'
 
-/** All that we ask of a better-sqlite3 database; so that nobody needs its types to use ours. */
+/** The part of a better-sqlite3 database that is used: declared here, so that its types are not needed to compile against Tocsin. */
 export interface SqliteDatabase {
   readonly name: string
   readonly memory: boolean

@@ -1,4 +1,4 @@
-/** What onlookers and loaders see. Nothing here changes anything. */
+/** Reads tasks and counters. Nothing here changes anything. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { Database } from 'better-sqlite3'
 import type { Loaded, Recount } from '../../ledger.ts'
@@ -209,7 +209,7 @@ export class Readings {
     return hintOf({ ...row, lost: row.lost + 1 })
   }
 
-  /** Until somebody settles it, or finds that its lease is over. What an earlier session held is nobody's. */
+  /** True until the claim is settled or found expired. Claims of earlier sessions do not count. */
   #isClaimed({ session }: LiveRow): boolean {
     return session === this.#session
   }

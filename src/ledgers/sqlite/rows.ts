@@ -38,7 +38,7 @@ export function isIntact({ key, body, checksum }: Checkable): boolean {
   return checksum === checksumOf(key, body)
 }
 
-/** For whoever asks for this one. */
+/** Throws if the task is damaged: the caller wants this one task. */
 export function checkIntact(topic: string, row: Checkable): void {
   if (isIntact(row)) return
   const { key } = row

@@ -39,7 +39,7 @@ import {
 import { checksumOf, type ClaimedRow, DAMAGED, type EndedRow, isIntact, type LiveRow } from './rows.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
-/** How a row is, before somebody takes it. */
+/** What an expired lease makes of a task, if it does not wait again. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }
 
 export class Transitions {
@@ -377,7 +377,7 @@ export class Transitions {
     return ENDED
   }
 
-  /** Whoever held it, if it was somebody of this session, does not any more. */
+  /** Counts one claim less, if the row was claimed in this session. */
   #freed(topic: number, { session }: LiveRow): void {
     if (session === this.#session) this.#count(topic, 'claimed', -1)
   }

@@ -85,7 +85,7 @@ export const claimAny: Statement = {
         WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
         WHEN l.lease_ms > i.now_ms THEN 'held'
         WHEN l.marked THEN 'cancelled'
-        -- Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row.
+        -- Poison only if its start was recorded while it ran alone, and this is the third lost lease in a row.
         WHEN l.started = ${STARTED_ALONE} AND l.lost >= ${LOSSES_OF_A_SUSPECT} THEN 'poison'
         WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
         ELSE 'retake'
@@ -122,7 +122,7 @@ export const claimAny: Statement = {
   UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  -- What was not locked is gone, or somebody else is at it. By the primary key, as in eachRow.
+  -- A task that was not locked is gone, or another transaction holds it. Looked up by primary key, as in eachRow.
   UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`,

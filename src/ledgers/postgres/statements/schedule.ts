@@ -58,7 +58,7 @@ const upsert = (keep: boolean): string => `WITH ${SCHEDULE_T},
       priority = excluded.priority, created_ms = excluded.created_ms, updated_ms = excluded.updated_ms,
       tags = excluded.tags, body = excluded.body, error = NULL, failures = 0, lost = 0, deliveries = 0,
       marked = false, ${FREE}
-    -- A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+    -- A task that was cancelled in flight has no further attempt, so there is nothing to keep.
     ${keep ? 'WHERE l.marked' : ''}
     RETURNING l.cell, l.key, l.supersedes
   ),

@@ -40,7 +40,8 @@ export const finish: Statement = {
           { name: 'state', array: '$5::smallint[]' },
         ],
         'l.session = $6 AND l.stamp = i.my_stamp',
-        // What waits for a lock finds the row elsewhere afterwards; not all versions of PostgreSQL look again by themselves.
+        // Not SKIP LOCKED, and locked before the DELETE: after a wait the row may have moved, and not every version of
+        // PostgreSQL looks at it again by itself in a DELETE by ctid.
         'FOR UPDATE',
       )}
     ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n
@@ -136,7 +137,7 @@ export const settle: Statement = {
   )
   SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
   FROM judged
-  -- Of the others nobody holds them under that stamp, or somebody else is at them.
+  -- The others are not held under that stamp, or another transaction holds the row.
   UNION ALL SELECT i.n, CASE WHEN (
       SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME}
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
