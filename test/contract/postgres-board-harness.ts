@@ -8,7 +8,7 @@ import { systemRandom } from '../../src/random.ts'
 import type { PostgresServer } from '../real-servers/postgres-server.ts'
 import type { BoardHarness } from './board.ts'
 
-/** As a process has it: the board comes with its ledger. */
+/** Opens a board as a process does: with its ledger. */
 export function openWithBoard(options: PostgresOptions): Promise<PostgresLedger> {
   return openPostgres(
     checkPostgresOptions(options),

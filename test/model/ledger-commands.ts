@@ -1,4 +1,4 @@
-/** Commands of a ledger: keys that rang are claimed one by one, and their leases are their own. */
+/** Commands of a ledger: each key that rang is claimed by itself and has a lease of its own. */
 import fc from 'fast-check'
 import type { ClaimVerdict, Ledger, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
 import type { Place } from '../../src/timetable.ts'
@@ -27,7 +27,7 @@ import {
 
 type Outcome = LedgerSettlement['outcome']
 
-/** The clock that rang may be ahead of the ledger's, or behind. */
+/** The clock of the process that rings may be ahead of the ledger's clock, or behind. */
 const termsArb = fc.record({
   leaseMs: leaseArb,
   aheadMs: fc.constantFrom(0, 0, 0, -1, 1),
@@ -71,7 +71,7 @@ async function claimNew(
   await claim(model, run, places, run.next(), terms)
 }
 
-/** As after a lost reply, by the same token. */
+/** Repeats a claim with the same session and stamp, as after a lost reply. */
 async function claimAgain(model: TaskModel, run: Run<Ledger>, [about, which]: [About, Which]): Promise<void> {
   const place = placeOf(model, about)
   run.note('claim repeated')
@@ -120,7 +120,7 @@ async function begin(model: TaskModel, run: Run<Ledger>, [about, which]: [About,
   run.note(`begin ${begun}`)
 }
 
-/** Of all keys at once: what is held under that stamp is told apart from the rest. */
+/** Extends all keys in one call: only the keys that are held under that stamp are extended. */
 async function extend(
   model: TaskModel,
   run: Run<Ledger>,
@@ -136,7 +136,7 @@ async function extend(
   }
 }
 
-/** Two of one key in a call: the second finds it settled. */
+/** Settles one key twice in a call: the second settlement is stale. */
 async function settle(
   model: TaskModel,
   run: Run<Ledger>,
@@ -164,7 +164,7 @@ async function settle(
   }
 }
 
-/** Waits until a key rings, and claims it. */
+/** Advances the clock until a key rings, and claims it. */
 async function take(model: TaskModel, run: Run<Ledger>, [place, leaseMs]: [Place, number]): Promise<void> {
   const task = model.live.get(place.key)
   if (task === undefined || model.isTrusted(task)) return
@@ -172,7 +172,7 @@ async function take(model: TaskModel, run: Run<Ledger>, [place, leaseMs]: [Place
   await claim(model, run, [place], run.next(), { leaseMs, aheadMs: 0, alone: isSuspect(task) })
 }
 
-/** Takes a key, perhaps begins with it, and lets the lease run out: the way to the suspects, and to poison. */
+/** Claims a key, begins it or not, and lets the lease expire: leads to suspects, and to poison. */
 async function loseLease(
   model: TaskModel,
   run: Run<Ledger>,

@@ -1,4 +1,4 @@
-/** Ledgers on a clock that moves when a sequence says so. A topic for each sequence; time only ever goes on. */
+/** Ledgers on a virtual clock, which only the commands of a sequence advance. Each sequence has a topic of its own. */
 import { clearTimeout, setTimeout } from 'node:timers'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ import type { Source } from './sequences.ts'
 
 export type Plant = (sound: Ledger) => Ledger
 
-/** Memory, where there is such a folder: what is on the disk when, other tests look at. */
+/** A folder in memory, if the system has one: durability is not tested here. */
 const FOLDER = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
 export async function openSqliteSource(plant: Plant = (sound) => sound): Promise<Source<Ledger>> {
@@ -45,7 +45,7 @@ export async function openSqliteSource(plant: Plant = (sound) => sound): Promise
   }
 }
 
-/** The leak check takes a stack for every timer, and each statement sets two: that would be most of the time. */
+/** Timers that the leak check does not see: it takes a stack trace for every timer, and each statement sets two. */
 const unwatchedClock: Clock = {
   ...systemClock,
   after(delayMs, ring) {
@@ -56,8 +56,8 @@ const unwatchedClock: Clock = {
 }
 
 /**
- * Says every statement of the ledger by a name, so that it is planned once for each connection and not each time: that
- * is most of what a statement costs here. The texts are the product's.
+ * Gives every statement of the ledger a name, so that PostgreSQL plans it once per connection and not at each call: planning
+ * is most of the cost of a statement here. The texts are the product's.
  */
 class PreparingClient extends pg.Client {
   static readonly #names = new Map<string, string>()
@@ -74,12 +74,12 @@ class PreparingClient extends pg.Client {
 }
 
 /**
- * The product's statements; only the function that reads the clock is another one. It reads a sequence, which is set in
- * one round trip and forgets nothing: to make the function anew for each move would be most of the work.
+ * The product's statements; only the function that reads the clock is replaced. It reads a sequence, which is set in one
+ * round trip and keeps the prepared plans: a new function body at each move would invalidate them.
  */
 export async function openPostgresSource(server: PostgresServer): Promise<Source<Ledger>> {
   const url = await server.createDatabase()
-  // A plan that is made when the tables are empty must not be to read them from end to end.
+  // A plan that is made while the tables are empty would be a sequential scan.
   const options = '-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off'
   const pool = new pg.Pool({ connectionString: url, max: 2, Client: PreparingClient, options })
   const ledger = await openPostgres(

@@ -5,7 +5,7 @@
  * same millisecond is the last one; and whether a replaced task counts as in flight if its lease is over but was not settled
  * as lost yet (in SQLite it does, in PostgreSQL it does not).
  *
- * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
+ * A failure is shrunk and reported with its seed: TOCSIN_SEED=<seed> repeats it, another number runs other sequences.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
@@ -20,7 +20,7 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(() => server[Symbol.asyncDispose](), 60_000)
 
-/** What answers have to have said at least once, of each adapter. */
+/** Answers that have to occur at least once, for each adapter. */
 const EVERYWHERE = {
   schedule: ['created', 'kept', 'kept in flight', 'replaced', 'replaced in flight'],
   cancel: ['cancelled', 'in-flight', 'not-found'],
@@ -54,7 +54,7 @@ describe.each(ADAPTERS)('$name', ({ open, lanes, commandsMax }) => {
     TIMEOUT_MS,
   )
 
-  // By the seed of every day. Another one may lead elsewhere.
+  // With the default seed. Another one may not reach every answer.
   it.skipIf(process.env['TOCSIN_SEED'] !== undefined)('and chance led everywhere', () => {
     expect(missing(tally, EVERYWHERE)).toEqual([])
   })

@@ -1,4 +1,4 @@
-/** What onlookers are told, of any port, is what the model has. */
+/** Compares the reads of a port (get, list, counts, books) with the model. */
 import type { Ledger } from '../../src/ledger.ts'
 import type { ClaimedTask, EntryView, Place } from '../../src/timetable.ts'
 import type { Hint } from '../../src/hint-table.ts'
@@ -9,13 +9,13 @@ function shown({ key, body, dueMs, ringMs, failures, deliveries, tags, priority 
   return { key, body, dueMs, ringMs, failures, deliveries, tags: [...tags], priority }
 }
 
-/** What a ledger tells of a task that waits. */
+/** The fields of a pending task in a ledger. */
 export function hintOf(task: Task, ringMs = task.ringMs): Hint {
   const { key, cell, failures, priority } = task
   return { key, cell, ringMs, failures, priority, isSuspect: isSuspect(task) }
 }
 
-/** What a claim hands out. */
+/** The fields of a claimed task. */
 export function sameClaimed<P extends Port>(
   what: string,
   run: Run<P>,
@@ -35,7 +35,7 @@ function sameView<P extends Port>(what: string, run: Run<P>, view: EntryView | n
   const { error, cause } = task
   const told = { state: task.state, createdMs: task.createdMs, lastError: error, deadCause: cause }
   same(what, actual, { ...shown(task), ...told })
-  // A wall clock that is set back may change a task before it was made.
+  // If the wall clock was set back, a task may have been updated before it was created.
   legal(`${what}, updated`, Number.isSafeInteger(updatedMs), updatedMs)
   if (view.id === null) same(`${what}, its id`, null, task.id)
   else legal(`${what}, its id`, run.isItsId(task, view.id), view.id)
@@ -63,7 +63,7 @@ function endedOf(model: TaskModel, key: string, isLedger: boolean): Task[] {
   return all.filter(({ ringMs }) => ringMs === lastMs)
 }
 
-/** Where rescued tasks wait is left to chance: asked for, and followed if it is legal. */
+/** The ring time of a rescued task is random within its spread: read it from the port, and take it over if it is legal. */
 export async function learn<P extends Port>(model: TaskModel, run: Run<P>): Promise<void> {
   for (const task of model.live.values()) {
     if (task.ringMaxMs === task.ringMs) continue
@@ -101,7 +101,7 @@ export async function findAll<P extends Port>(model: TaskModel, run: Run<P>, cel
   }
 }
 
-/** At the end of a sequence. */
+/** Compares everything at the end of a sequence. */
 export async function inspect<P extends Port>(model: TaskModel, run: Run<P>): Promise<void> {
   await Promise.all(PLACES.map((place) => lookAt(model, run, place)))
   if ('recount' in run.port) await inspectLedger(model, run as unknown as Run<Ledger>)

@@ -44,12 +44,12 @@ const whenArb: fc.Arbitrary<RingTime> = fc.record({
   ms: msArb,
 })
 
-/** A ledger tells with its answer what a timetable has to know. */
+/** A ledger's answer to a write contains the hint for the timetable. */
 export function sameHint(what: string, answer: object, expected: Hint | null): void {
   if ('hint' in answer) same(`${what}, its hint`, answer.hint, expected)
 }
 
-/** Before a step that rescues: whatever is under an expired lease is lost, and waits somewhere. */
+/** Before a step that rescues: every task with an expired lease is lost, and waits within its spread. */
 export function loseExpired(model: TaskModel, cell: number): void {
   for (const hold of model.holds(cell))
     for (const task of model.held(hold)) if (!model.isTrusted(task)) model.lose(task)
@@ -77,7 +77,7 @@ export function sharedCommands<P extends Port>(): fc.Arbitrary<Command<P>>[] {
   ]
 }
 
-/** Chance takes it so many times as often. */
+/** Makes a command `count` times as likely. */
 export function times<T>(count: number, one: T): T[] {
   return new Array<T>(count).fill(one)
 }
@@ -163,7 +163,7 @@ export async function pass<P extends Port>(model: TaskModel, run: Run<P>, ms: nu
   model.pass(ms)
 }
 
-/** Only where there are two clocks: leases do not notice, rings do. */
+/** Sets the wall clock, where it is not the steady clock: ring times are affected, leases are not. */
 export function setWall<P extends Port>(): fc.Arbitrary<Command<P>> {
   return command('set the wall clock by', fc.constantFrom(-1_000, -1, 1, 1_000), async (model, run, ms) => {
     if (run.world.stepWall === undefined) return
@@ -178,7 +178,7 @@ const untilArb = fc.record({
   offsetMs: fc.constantFrom(-1, 0, 0),
 })
 
-/** To the moment when a key rings, or when the lease of its holder ends; or to the millisecond before that. */
+/** Advances to the moment when a key rings or its lease ends, or to the millisecond before. */
 async function passUntil<P extends Port>(
   model: TaskModel,
   run: Run<P>,

@@ -1,6 +1,6 @@
 /**
- * What a truth does to tasks, in plain Maps: the one model for timetables and ledgers alike. Where the ports leave something
- * free (where a rescued task waits, which of equals a claim takes), it does not choose, but follows what was answered.
+ * The model of tasks for timetables and ledgers alike, in plain Maps. Where the ports leave a choice (where a rescued task
+ * waits, which of equals a claim takes), the model takes over the choice from the answer.
  */
 import { poisonText } from '../../src/values/rescue.ts'
 import type { ClaimVerdict, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
@@ -8,7 +8,7 @@ import type { DeadCause, Priority, State } from '../../src/task.ts'
 import type { Books, NewEntry, Place } from '../../src/timetable.ts'
 import type { RingTime } from '../../src/values/ring-time.ts'
 
-/** One claim: of all its tasks on a timetable, of one in a ledger. Its lease ends by the steady clock. */
+/** One claim: of several tasks on a timetable, of one task in a ledger. Its lease ends by the steady clock. */
 export interface Hold {
   readonly stamp: number
   readonly req: string
@@ -25,7 +25,7 @@ export interface Task extends Place {
   id: string | null
   state: State
   dueMs: number
-  /** Of one that ended: when. */
+  /** For a task that has ended: the time of its end. */
   ringMs: number
   /** Greater than `ringMs` until an answer has shown where in between the task waits. */
   ringMaxMs: number
@@ -117,7 +117,7 @@ export class TaskModel {
     Object.assign(task, { hold, state: 'claimed', begun: false, deliveries: task.deliveries + 1 })
   }
 
-  /** What a ledger says to a key that rang. */
+  /** The verdict of a ledger on the claim of a key. */
   verdict({ key }: Place, request: LedgerClaimRequest): ClaimVerdict['kind'] {
     const { stamp, leaseMs, nowMs, alone } = request
     const task = this.live.get(key)
@@ -125,7 +125,7 @@ export class TaskModel {
     if (this.isTrusted(task)) return task.hold?.stamp === stamp ? 'ours' : 'held'
     if (task.hold === null && task.ringMs > nowMs) return 'later'
     if (task.hold !== null) {
-      // It rang before, whatever the clock says now.
+      // It rang before: the clock may have been set back since.
       const fate = this.#lapse(task)
       if (fate !== null) return fate === 'poison' ? fate : 'gone'
       this.#wait(task, task.ringMs)
@@ -169,7 +169,7 @@ export class TaskModel {
     return 'settled'
   }
 
-  /** Its lease ran out. Without a spread, it waits somewhere within the longest. */
+  /** The lease expired. Without a given spread, the task waits somewhere within the longest one. */
   lose(task: Task, spread: number | null = null): void {
     if (this.#lapse(task) !== null) return
     const atMs = (fraction: number): number =>
@@ -206,7 +206,7 @@ export class TaskModel {
     return { ...this.ends, pending: this.live.size - claimed, claimed, dead: this.graves.size }
   }
 
-  /** A lost lease is counted, and may be the end: the third in a row, if it was started, with nothing beside it. */
+  /** Counts a lost lease. The third in a row is poison if the task was started alone. */
   #lapse(task: Task): 'cancelled' | 'poison' | null {
     task.lost++
     if (task.marked) return this.#end(task, 'cancelled')
@@ -233,7 +233,7 @@ export class TaskModel {
     return state
   }
 
-  /** A second death of a key takes the place of the first. */
+  /** A second dead task of a key replaces the first. */
   #bury(task: Task, cause: DeadCause, error: string): void {
     this.live.delete(task.key)
     if (this.graves.has(task.key)) this.ends.purged++

@@ -1,4 +1,4 @@
-/** Commands of a timetable: claims of a cell, and what becomes of them. */
+/** Commands of a timetable: claims of a cell, their extensions and their settlements. */
 import fc from 'fast-check'
 import { PRIORITIES } from '../../src/task.ts'
 import type { Claim, ClaimRequest, Place, SettleOutcome, Timetable } from '../../src/timetable.ts'
@@ -70,7 +70,7 @@ async function claimNew(
   await claim(model, run, cell, `r${run.next()}`, terms)
 }
 
-/** As after a lost reply. A request that holds nothing any more is forgotten, and as good as a new one. */
+/** Repeats a claim request, as after a lost reply. A request that holds no task any more is forgotten and counts as new. */
 async function claimAgain(
   model: TaskModel,
   run: Run<Timetable>,
@@ -111,7 +111,7 @@ async function claim(
 
 const keysOf = (tasks: readonly Task[]): string[] => tasks.map(({ key }) => key).toSorted()
 
-/** What expired claims held waits again, or has ended. Answers how many wait. */
+/** Puts back, or ends, the tasks of expired claims. Returns how many were put back. */
 async function rescue(
   model: TaskModel,
   run: Run<Timetable>,
@@ -133,7 +133,7 @@ async function rescue(
   return waiting.filter(({ key }) => !before.includes(key)).length
 }
 
-/** As many as are due and asked for, lane by lane, by ring time; of equals, any. */
+/** A claim returns as many due tasks as requested, lane by lane, by ring time; any order among equals. */
 function takeLegally(
   what: string,
   model: TaskModel,
@@ -209,7 +209,7 @@ async function extend(
   run.note(`extend ${answer}`)
 }
 
-/** Two of one key in a call: the second finds it settled. */
+/** Settles one key twice in a call: the second settlement is stale. */
 async function settle(
   model: TaskModel,
   run: Run<Timetable>,
@@ -228,7 +228,7 @@ async function settle(
   }
 }
 
-/** Waits until a key rings, and claims it. */
+/** Advances the clock until a key rings, and claims it. */
 async function take(
   model: TaskModel,
   run: Run<Timetable>,
@@ -241,7 +241,7 @@ async function take(
   await claim(model, run, cell, `r${run.next()}`, { limit: 10, leaseMs, from })
 }
 
-/** Takes a key, perhaps begins with it, and lets the lease run out: the way to the suspects, and to poison. */
+/** Claims a key, begins it or not, and lets the lease expire: leads to suspects, and to poison. */
 async function loseLease(
   model: TaskModel,
   run: Run<Timetable>,

@@ -1,4 +1,4 @@
-/** Timetables on a clock that moves when a sequence says so. */
+/** Timetables on a virtual clock, which only the commands of a sequence advance. */
 import type { Random } from '../../src/random.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import type { Timetable } from '../../src/timetable.ts'
@@ -44,7 +44,7 @@ export async function openMemorySource(plant: Plant = (sound) => sound): Promise
   }
 }
 
-/** A topic for each sequence; time only ever goes on. */
+/** Each sequence has a topic of its own; the clock is never set back. */
 export async function openRedisSource(server: RedisServer): Promise<Source<Timetable>> {
   const random = new Spreads()
   const harness = await openOnVirtualClock(server, { random })

@@ -5,7 +5,7 @@
  * priority and ring time a claim takes; the stamps and ids, as long as they grow and are unique; and whether a
  * replaced task counts as in flight if its lease is over but it was not rescued yet.
  *
- * What fails is shrunk, and told with its seed: TOCSIN_SEED=<seed> shows it again, and any other number leads elsewhere.
+ * A failure is shrunk and reported with its seed: TOCSIN_SEED=<seed> repeats it, another number runs other sequences.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.stop())
 
-/** What answers have to have said at least once, of each adapter. */
+/** Answers that have to occur at least once, for each adapter. */
 const EVERYWHERE = {
   schedule: ['created', 'kept', 'kept in flight', 'replaced', 'replaced in flight'],
   cancel: ['cancelled', 'in-flight', 'not-found'],
@@ -66,7 +66,7 @@ describe.each(ADAPTERS)('$name', ({ open, lanes, commandsMax }) => {
     TIMEOUT_MS,
   )
 
-  // By the seed of every day. Another one may lead elsewhere.
+  // With the default seed. Another one may not reach every answer.
   it.skipIf(process.env['TOCSIN_SEED'] !== undefined)('and chance led everywhere', () => {
     expect(missing(tally, EVERYWHERE)).toEqual([])
   })

@@ -1,4 +1,4 @@
-/** What a sequence of commands runs against, and what the commands of both ports share. */
+/** The port that a sequence of commands runs against, and what the commands of both ports share. */
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import type { Ledger } from '../../src/ledger.ts'
@@ -10,30 +10,30 @@ export type Port = Timetable | Ledger
 /** The request id of a claim that does not exist. */
 export const NO_REQUEST = 'no such request'
 
-/** How often each answer came: to see that chance led everywhere. */
+/** How often each answer occurred: shows whether the sequences reached every answer. */
 export type Tally = Map<string, number>
 
-/** Answers that never came, of those that should have come at least once: { cancel: ['in-flight'] } */
+/** Returns the expected answers that never occurred: { cancel: ['in-flight'] } */
 export function missing(tally: Tally, wanted: Record<string, readonly string[]>): string[] {
   const words = Object.entries(wanted).flatMap(([of, answers]) => answers.map((answer) => `${of} ${answer}`))
   return words.filter((word) => !tally.has(word))
 }
 
-/** One sequence's own: a topic in which nothing is yet. */
+/** The world of one sequence: an empty topic. */
 export interface World<P extends Port> {
   readonly port: P
   readonly topic: string
   readonly startMs: number
   /** Cancels and reschedules of a timetable rescue first; a ledger looks at each task by itself. */
   readonly rescues: boolean
-  /** To count takes a call to each of 64 cells: not at the end of every sequence, only where a command asks for it. */
+  /** Counting takes a call to each of 64 cells: done by a command, not at the end of every sequence. */
   readonly isDearToCount?: boolean
   readonly pass: (ms: number) => Promise<void>
-  /** The wall clock alone is set. Undefined: there is only one clock. */
+  /** Sets the wall clock alone. Undefined if there is only one clock. */
   readonly stepWall?: ((ms: number) => void) | undefined
 }
 
-/** A world, and what was asked of it so far. */
+/** A world, and the commands that ran against it so far. */
 export class Run<P extends Port> {
   readonly port: P
   readonly topic: string
@@ -42,9 +42,9 @@ export class Run<P extends Port> {
   /** The claims that took each key, the latest one last. */
   readonly #claims = new Map<string, { stamp: number; req: string }[]>()
   readonly #owners = new Map<string, Task>()
-  /** Carried out so far. */
+  /** Number of commands that ran. */
   commands = 0
-  /** By cell, of claims that took something. */
+  /** By cell: claims that returned a task. */
   readonly lastStamps = new Map<number, number>()
   #made = 0
 
@@ -64,7 +64,7 @@ export class Run<P extends Port> {
     return ++this.#made
   }
 
-  /** An id was told: a task keeps its own, and no other has it. False: not so. */
+  /** Records an id from an answer. Returns false if the task had another id, or another task has this one. */
   isItsId(task: Task, id: string): boolean {
     const isLegal = (task.id ?? id) === id && (this.#owners.get(id) ?? task) === task
     this.#owners.set(id, task)
@@ -82,7 +82,7 @@ export class Run<P extends Port> {
   }
 }
 
-/** Which key a command is about: that one, or the next one of which something can be said. */
+/** The key of a command: the given one, or the next one for which the command does something. */
 export interface About {
   readonly place: Place
   readonly wish: 'any' | 'held' | 'dead' | 'lost'
@@ -98,7 +98,7 @@ const WISHES: Record<About['wish'], (model: TaskModel, key: string) => boolean> 
   lost: (model, key) => Boolean(model.live.get(key)?.lost),
 }
 
-/** The key itself, where no other is as wished for. */
+/** Returns the key itself if no key matches. */
 export function placeOf(model: TaskModel, { place, wish }: About): Place {
   const at = PLACES.indexOf(place)
   const inTurn = [...PLACES.slice(at), ...PLACES.slice(0, at)]
@@ -127,7 +127,7 @@ export function command<P extends Port, A>(
   name: string,
   args: fc.Arbitrary<A>,
   run: (model: TaskModel, run: Run<P>, args: A) => Promise<void>,
-  /** Before that it would only be asked in vain, which takes time and shows little. */
+  /** Before that the command would do nothing. */
   isOfUse: (model: Readonly<TaskModel>) => boolean = () => true,
 ): fc.Arbitrary<Command<P>> {
   return args.map((given) => ({

@@ -18,7 +18,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => real.setTi
 const ledger = new TimerLedger()
 ledger.watch(globalThis as unknown as Timers)
 
-// `process.getActiveResourcesInfo()` does not list workers; this event tells of each one.
+// `process.getActiveResourcesInfo()` does not list workers; this event reports each one.
 let workers = 0
 process.on('worker', (worker: Worker) => {
   workers += 1
@@ -36,7 +36,7 @@ const atStart = look()
 
 // Registered before any hook of the file itself, and so run after all of them.
 afterAll(async () => {
-  // What was settled by the last test may clear its timers in a later turn.
+  // Promises that the last test settled may clear their timers in a later turn.
   await turn()
   await turn()
   const open = ledger.open()

@@ -1,6 +1,6 @@
 import { seededFraction } from '../timetable/helpers.ts'
 
-/** Chance that comes the same at every run. */
+/** Random numbers that repeat with the seed. */
 export class Chance {
   readonly fraction: () => number
 

@@ -1,4 +1,4 @@
-/** Steps on a timetable, by chance, on few keys in few cells, so that they meet. */
+/** Random steps on a timetable, on few keys in few cells, so that steps affect each other. */
 import { isDeepStrictEqual } from 'node:util'
 import { LAST_INSTANT_MS } from '../../../src/values/instant.ts'
 import { positionOf } from '../../../src/values/list-position.ts'
@@ -46,7 +46,7 @@ interface Held {
   readonly alone: boolean
 }
 
-/** Of each kind of step, how many come among so many. Those that ask all 64 cells are dear and come seldom. */
+/** Relative frequencies of the kinds of steps. Those that read all 64 cells are slow, and rare. */
 const WEIGHTS = {
   schedule: 36,
   claim: 36,
@@ -73,7 +73,7 @@ export class Steps {
   readonly #nowMs: () => number
   readonly #kinds: (keyof typeof WEIGHTS)[]
   #requests = 0
-  /** Of the latest claims, settled or not. */
+  /** Tasks of the latest claims, settled or not. */
   #held: Held[] = []
   #lastPage: EntryView[] = []
   /** Ends of leases so far. See 'ties' in differential.test.ts. */
@@ -92,7 +92,7 @@ export class Steps {
     return this[this.#chance.oneOf(this.#kinds)]()
   }
 
-  /** Everything there is to see. */
+  /** Steps that read everything. */
   inventory(): Step[] {
     const states = [null, 'pending', 'claimed', 'dead'] as const
     return [
@@ -301,7 +301,7 @@ export class Steps {
     return { ...step(['list', whole], ask), learn }
   }
 
-  /** Where a page ended, or a position that no task has. */
+  /** The end of a page, or a position that no task has. */
   #after(): ListPosition | null {
     const chance = this.#chance
     if (chance.happens(0.4)) return null
@@ -330,7 +330,7 @@ export class Steps {
   #when(): RingTime {
     const chance = this.#chance
     if (chance.happens(0.01)) return { kind: 'delay', ms: LAST_INSTANT_MS }
-    // Many at one moment, so that keys and prefixes decide.
+    // Many ring at one moment, so that keys and prefixes decide the order.
     if (chance.happens(0.4)) return { kind: 'at', ms: Math.floor(this.#nowMs() / 100) * 100 }
     if (chance.happens(0.5)) return { kind: 'delay', ms: chance.ms() }
     return { kind: 'at', ms: this.#nowMs() + chance.oneOf([-1, 1]) * chance.ms() }

@@ -7,25 +7,25 @@ import { openOnVirtualClock } from '../redis-harness.ts'
 import { Chance } from './chance.ts'
 import { type Step, Steps } from './steps.ts'
 
-/** Looks at everything this often, besides at the end. */
+/** Reads everything after so many steps, and at the end. */
 const INVENTORY_EVERY = 500
 const STEPS_SHOWN = 15
 const DAY_MS = 86_400_000
 
-/** How often each answer came, by step and by what it says: to see that chance led everywhere. */
+/** How often each answer occurred, by step and outcome: shows whether the steps reached every answer. */
 export type Tally = Map<string, number>
 
 export interface ComparisonOptions {
   readonly seed: number
-  /** Topics that take their steps side by side, so that Redis is not waited for at every one. */
+  /** Topics whose steps run at the same time, to hide Redis's latency. */
   readonly worlds: number
-  /** For each of them. */
+  /** Steps per topic. */
   readonly steps: number
   readonly tally: Tally
   readonly read?: (name: string) => string
 }
 
-/** The same steps at the same moments to both timetables. Throws at the first difference. */
+/** Runs the same steps at the same moments on both timetables. Throws at the first difference. */
 export async function compareTimetables(
   server: RedisServer,
   { seed, worlds: count, steps, tally, read }: ComparisonOptions,
@@ -100,7 +100,7 @@ function sameRandom(seed: number): Random {
   return { fraction: () => fraction, uniqueId: () => 'unused' }
 }
 
-/** An error is an answer, too: of both, or of none. */
+/** An error counts as an answer: both timetables throw, or neither. */
 async function answerOf(step: Step, timetable: Timetable): Promise<unknown> {
   try {
     return await step.ask(timetable)
