@@ -1,10 +1,12 @@
 /**
- * 300 seeds of the simulation, over all compositions, each judged by the checker; and what makes that worth something:
- * that runs are repeated exactly, that they are interesting, and that a failing plan is cut down to what matters.
+ * Seeds of the simulation, over all compositions, each judged by the checker: 100, or 300 in `npm run test:long`. And what
+ * makes that worth something: that runs are repeated exactly, that they are interesting (every composition, every kind of
+ * fault), and that a failing plan is cut down to what matters.
  */
 import { createHash } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { isLong } from '../generated.ts'
 import { check } from './checker/check.ts'
 import { compile } from './compile.ts'
 import { WorkerPool } from './worker-pool.ts'
@@ -17,9 +19,11 @@ import { traceOf } from './key-trace.ts'
 import { Tally } from './tally.ts'
 import { simulate } from './world.ts'
 
-const SEEDS = 300
+const SEEDS = isLong ? 300 : 100
 const SEEDS_EACH = 25
 const TIMEOUT_MS = 300_000
+
+const COMPOSITIONS: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
 
 const batches = Array.from({ length: SEEDS / SEEDS_EACH }, (_, n) => n * SEEDS_EACH + 1)
 
@@ -53,12 +57,22 @@ describe(`${SEEDS} seeds`, () => {
   )
 
   test('were interesting', () => {
-    const { runs, events, deliveries, duplicates, cancels, racingCancels, settles, staleSettles } =
-      tally.summary()
+    const {
+      runs,
+      byComposition,
+      events,
+      deliveries,
+      duplicates,
+      cancels,
+      racingCancels,
+      settles,
+      staleSettles,
+    } = tally.summary()
     console.log(
       `simulation: ${JSON.stringify({ runs, events, deliveries, duplicates, cancels, racingCancels, settles, staleSettles })}`,
     )
     expect(runs).toBe(SEEDS)
+    expect(Object.keys(byComposition).toSorted()).toEqual(COMPOSITIONS.toSorted())
     expect(tally.boring()).toEqual([])
   })
 })
@@ -99,8 +113,6 @@ describe('was wrong once', () => {
 })
 
 describe('a run', () => {
-  const COMPOSITIONS: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
-
   test.each(COMPOSITIONS)(
     'of %s is the same whenever it is repeated, event by event',
     async (composition) => {
