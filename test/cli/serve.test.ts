@@ -98,7 +98,7 @@ describe('tocsin serve', () => {
       // By then it has been read.
       await once(socket, 'data')
       command.signal('SIGTERM')
-      await command.said('stderr', /Closing/)
+      await command.said('stderr', /Shutting down/)
       command.signal('SIGTERM')
       expect(await command.ended()).toMatchObject({ code: 143 })
       await closed
