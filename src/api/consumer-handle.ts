@@ -44,7 +44,7 @@ export interface ConsumeParts {
 }
 
 /** A handler as `consume` and `consumeBatch` take it. */
-interface HandlerCall<Out> {
+interface ConsumeHandler<Out> {
   readonly performer: Performer<Out>
   readonly batched: boolean
 }
@@ -60,7 +60,7 @@ export class ConsumerHandle<Out> implements Consumer {
   constructor(
     definition: () => TopicDefinition<unknown, Out>,
     { settings, consumers, cluster, ...parts }: ConsumeParts,
-    { performer, batched }: HandlerCall<Out>,
+    { performer, batched }: ConsumeHandler<Out>,
     options: ConsumeOptions<Out>,
   ) {
     const { name } = definition()
@@ -94,7 +94,8 @@ export class ConsumerHandle<Out> implements Consumer {
     return this.#running.staleCount
   }
 
-  async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<StopReport> {
+  /** An arrow function, so that `const { stop } = consumer` works. */
+  readonly stop = async (options: { readonly timeout?: Duration | undefined } = {}): Promise<StopReport> => {
     checkOptions(options, ['timeout'], 'stop')
     const timeoutMs = durationMs(options.timeout ?? STOP_TIMEOUT, 'timeout')
     const stopped = this.#running.stop(timeoutMs)

@@ -79,6 +79,12 @@ describe('stop', () => {
     expect(await consumer.stop()).toEqual(both[0])
   })
 
+  it('works without its consumer: const { stop } = topic.consume(…)', async () => {
+    await using toc = quickTocsin()
+    const { stop } = toc.topic('t').consume(async () => {})
+    expect(await stop()).toEqual({ finished: 0, released: 0 })
+  })
+
   it('of one consumer does not stop the other consumers of the topic', async () => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')

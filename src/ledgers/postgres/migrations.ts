@@ -11,7 +11,7 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       -- A statement takes a block of ids at once.
       CREATE SEQUENCE tocsin.generation INCREMENT BY ${GENERATIONS};
 
-      -- The clock of record. One moment per statement.
+      -- The clock of record: one time per statement.
       CREATE FUNCTION tocsin.now_ms() RETURNS bigint LANGUAGE sql STABLE AS
         $$ SELECT floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint $$;
 
@@ -20,21 +20,21 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         name text NOT NULL UNIQUE
       );
 
-      -- The books: what each write changed, added up by whoever asks. One row that all writers changed would hold them
-      -- up, and a caller's open transaction would hold up everybody. Rows are put together now and then.
+      -- The counters: each write appends its change, readers add the rows up, and the janitor merges them. One counter
+      -- row would be a lock that all writers share, and a caller's open transaction would block every writer.
       CREATE TABLE tocsin.tally (
         topic integer NOT NULL,
         ${COUNTERS.map((name) => `${name} bigint NOT NULL DEFAULT 0`).join(',\n        ')}
       );
       CREATE INDEX tally_topic ON tocsin.tally (topic);
 
-      -- Tasks that wait or are claimed.
+      -- Pending and claimed tasks.
       CREATE TABLE tocsin.live (
         topic integer NOT NULL,
-        -- Where the task lives: the low six bits of its bucket. Tables and databases are divided by it.
+        -- The cell of the task: the low six bits of its bucket. Partitions and databases are divided by it.
         cell smallint NOT NULL,
         key text COLLATE "C" NOT NULL,
-        -- Never given twice: the id is made of it.
+        -- Never reused: the task's id is made of it.
         generation bigint NOT NULL,
         due_ms bigint NOT NULL,
         ring_ms bigint NOT NULL,
@@ -42,16 +42,16 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         failures integer NOT NULL DEFAULT 0,
         lost integer NOT NULL DEFAULT 0,
         deliveries integer NOT NULL DEFAULT 0,
-        -- Who holds it: the token is the session of the process and the stamp of the claim. Null: nobody.
+        -- The claim token: the session of the process and the stamp of the claim. Null if the task is pending.
         session bigint,
         stamp bigint,
-        -- In no index: a claim then touches no index at all.
+        -- In no index, so that a claim can be a HOT update.
         lease_ms bigint,
-        -- 1: a suspect, claimed alone; 2: and its handler was started.
+        -- 1 if a suspect was claimed alone, 2 once its handler was started.
         started smallint NOT NULL DEFAULT 0,
-        -- Cancelled while it was held: no attempt follows.
+        -- Cancelled while claimed: no attempt follows.
         marked boolean NOT NULL DEFAULT false,
-        -- How it came to be: 0 new, 1 in place of one that waited, 2 of one whose lease was over, 3 of one in flight.
+        -- What it replaced: 0 nothing, 1 a pending task, 2 a claimed task whose lease had expired, 3 a task in flight.
         supersedes smallint NOT NULL DEFAULT 0,
         created_ms bigint NOT NULL,
         updated_ms bigint NOT NULL,
@@ -59,10 +59,10 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         tags text[],
         body text NOT NULL,
         PRIMARY KEY (topic, cell, key)
-      -- Half of each page is room for the claims of its tasks, which often come all at once: they then touch no index.
+      -- Half of each page stays free for the claims of its tasks (HOT updates), which often come all at once.
       ) ${partitioned('live', partitions, 'fillfactor = 45')}
       CREATE INDEX live_ring ON tocsin.live (topic, ring_ms, cell, key);
-      -- Only tasks with tags are in these.
+      -- Partial: these index only tasks with tags.
       ${[1, 2, 3, 4]
         .map(
           (n) =>
@@ -70,11 +70,11 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         )
         .join('\n      ')}
 
-      -- What callers wrote in transactions of their own: nobody who keeps a timetable knows of it before the commit.
+      -- Writes of callers' transactions. Consumers read them after the commit and update the timetable.
       CREATE TABLE tocsin.news (topic integer NOT NULL, cell smallint NOT NULL, key text COLLATE "C" NOT NULL);
       CREATE INDEX news_topic ON tocsin.news (topic);
 
-      -- Tasks that ended, the dead among them.
+      -- Ended tasks, dead ones included.
       CREATE TABLE tocsin.ended (
         topic integer NOT NULL,
         cell smallint NOT NULL,
@@ -92,7 +92,7 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         tags text[],
         body text NOT NULL
       ) ${partitioned('ended', partitions)}
-      -- Not unique: nearly all that is ever written here is new, and to make sure of it would take as long as to write it.
+      -- Not unique: several tasks of a key may have ended, and a uniqueness check would cost as much as the insert.
       CREATE INDEX ended_key ON tocsin.ended (topic, cell, key);
       CREATE INDEX ended_time ON tocsin.ended (topic, state, ended_ms);
       CREATE UNIQUE INDEX ended_dead ON tocsin.ended (topic, cell, key) WHERE state = ${DEAD};
@@ -101,19 +101,19 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
   {
     name: '002_functions',
     sql: () => `
-      -- What those must know who write in SQL. Null: no program has said yet how its keys are placed.
+      -- Settings that the SQL functions need. Null until a program has declared the topic's slotBy.
       ALTER TABLE tocsin.topic
         ADD COLUMN slot_by text CHECK (slot_by IN ('key', 'prefix')),
         ADD COLUMN merge_ms bigint NOT NULL DEFAULT 0,
-        -- A key was placed so: from then on it is fixed.
+        -- True once a task exists: slotBy is fixed from then on.
         ADD COLUMN is_placed boolean NOT NULL DEFAULT false;
     `,
   },
   {
     name: '003_board',
     sql: () => `
-      -- The cards of the nodes. Not in the log: a beat waits for no disk, and what a crash takes is up again with the next
-      -- beat. Nearly all of each page is room for the beats of its cards, which then touch no index.
+      -- Node cards. Unlogged: a beat waits for no disk, and the next beat restores what a crash removed. Most of each
+      -- page stays free, so that beats are HOT updates.
       CREATE UNLOGGED TABLE tocsin.node (
         id text COLLATE "C" PRIMARY KEY,
         beats bigint NOT NULL,
@@ -122,7 +122,7 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         card text NOT NULL
       ) WITH (fillfactor = 20);
 
-      -- By which settings each topic runs, on every node.
+      -- The settings of each topic, for the whole cluster.
       CREATE TABLE tocsin.topic_config (
         topic text COLLATE "C" PRIMARY KEY,
         version integer NOT NULL,
@@ -130,11 +130,11 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         slot_by text NOT NULL CHECK (slot_by IN ('key', 'prefix')),
         live text NOT NULL,
         is_paused boolean NOT NULL,
-        -- The change that made this version. Null: it is as it was created.
+        -- The id of the change that made this version. Null for the version that was created.
         change_id text
       );
 
-      -- Who changed them when: the last ones of each topic.
+      -- The history of the settings: the last changes of each topic.
       CREATE TABLE tocsin.config_change (
         topic text COLLATE "C" NOT NULL,
         version integer NOT NULL,
@@ -149,10 +149,10 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
   {
     name: '004_server',
     sql: () => `
-      -- What was declared by somebody without code, who could not bring it again.
+      -- Settings declared over HTTP: such a client has no code here that would declare them again at the next start.
       ALTER TABLE tocsin.topic_config ADD COLUMN declared text NOT NULL DEFAULT '{}';
 
-      -- Who may ask a server for what. As text: what a token has is the library's business, and may grow.
+      -- Access tokens, as JSON text: the library defines their fields, which may grow without a migration.
       CREATE TABLE tocsin.access_token (id text COLLATE "C" PRIMARY KEY, token text NOT NULL);
     `,
   },

@@ -9,7 +9,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
   {
     name: '001_tasks',
     sql: `
-      -- One row per topic, with its books: they move in the same transaction as the tasks they count.
+      -- One row per topic, with its counters, which change in the same transaction as the tasks they count.
       CREATE TABLE tocsin_topic (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
@@ -18,21 +18,21 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         cancelled INTEGER NOT NULL DEFAULT 0,
         obsolete INTEGER NOT NULL DEFAULT 0,
         dead INTEGER NOT NULL DEFAULT 0,
-        -- Held by the session that is open; none when a new one opens.
+        -- Claimed by the open session; 0 when a new session opens.
         claimed INTEGER NOT NULL DEFAULT 0,
         purged INTEGER NOT NULL DEFAULT 0,
-        -- Of those that ended, how many the janitor has swept away.
+        -- Ended tasks that the janitor has deleted.
         done_swept INTEGER NOT NULL DEFAULT 0,
         cancelled_swept INTEGER NOT NULL DEFAULT 0,
         obsolete_swept INTEGER NOT NULL DEFAULT 0
       ) STRICT;
 
-      -- Tasks that wait or are claimed. By cell: what is claimed together lies together, and few pages change.
+      -- Pending and claimed tasks, ordered by cell: tasks claimed together share pages, so a claim changes few pages.
       CREATE TABLE tocsin_live (
         topic INTEGER NOT NULL,
         cell INTEGER NOT NULL,
         key TEXT NOT NULL,
-        -- Never given twice: the id is made of it.
+        -- Never reused: the task's id is made of it.
         generation INTEGER NOT NULL,
         due_ms INTEGER NOT NULL,
         ring_ms INTEGER NOT NULL,
@@ -40,13 +40,13 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         failures INTEGER NOT NULL DEFAULT 0,
         lost INTEGER NOT NULL DEFAULT 0,
         deliveries INTEGER NOT NULL DEFAULT 0,
-        -- Who holds it: the token is the session of the process and the stamp of the claim. Null: nobody.
+        -- The claim token: the session of the process and the stamp of the claim. Null if the task is pending.
         session INTEGER,
         stamp INTEGER,
         lease_ms REAL,
-        -- 1: a suspect, claimed alone; 2: and its handler was started.
+        -- 1 if a suspect was claimed alone, 2 once its handler was started.
         started INTEGER NOT NULL DEFAULT 0,
-        -- Cancelled while it was held: no attempt follows.
+        -- Cancelled while claimed: no attempt follows.
         marked INTEGER NOT NULL DEFAULT 0,
         created_ms INTEGER NOT NULL,
         updated_ms INTEGER NOT NULL,
@@ -58,7 +58,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
       ) STRICT, WITHOUT ROWID;
       CREATE INDEX tocsin_live_ring ON tocsin_live (topic, ring_ms);
 
-      -- Only tasks with tags are here.
+      -- Only tasks with tags have rows here.
       CREATE TABLE tocsin_tag (
         topic INTEGER NOT NULL,
         tag TEXT NOT NULL,
@@ -67,7 +67,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         PRIMARY KEY (topic, tag, cell, key)
       ) STRICT, WITHOUT ROWID;
 
-      -- Tasks that ended, the dead among them, in the order in which they did.
+      -- Ended tasks, dead ones included, in the order in which they ended.
       CREATE TABLE tocsin_ended (
         topic INTEGER NOT NULL,
         state INTEGER NOT NULL,
@@ -94,7 +94,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
   {
     name: '002_config',
     sql: `
-      -- By which settings each topic runs.
+      -- The settings of each topic.
       CREATE TABLE tocsin_config (
         topic TEXT PRIMARY KEY,
         version INTEGER NOT NULL,
@@ -104,7 +104,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
         is_paused INTEGER NOT NULL
       ) STRICT, WITHOUT ROWID;
 
-      -- Who changed them when: the last ones of each topic.
+      -- The history of the settings: the last changes of each topic.
       CREATE TABLE tocsin_config_change (
         topic TEXT NOT NULL,
         version INTEGER NOT NULL,
@@ -119,10 +119,10 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
   {
     name: '003_server',
     sql: `
-      -- What was declared by somebody without code, who could not bring it again.
+      -- Settings declared over HTTP: such a client has no code here that would declare them again at the next start.
       ALTER TABLE tocsin_config ADD COLUMN declared TEXT NOT NULL DEFAULT '{}';
 
-      -- Who may ask a server for what. As text: what a token has is the library's business, and may grow.
+      -- Access tokens, as JSON text: the library defines their fields, which may grow without a migration.
       CREATE TABLE tocsin_token (id TEXT PRIMARY KEY, token TEXT NOT NULL) STRICT, WITHOUT ROWID;
     `,
   },

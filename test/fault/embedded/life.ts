@@ -1,5 +1,5 @@
 /** Lives of programs/embedded/life.mjs on one file, in a folder that goes with them. */
-import { mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { eventually } from '../helpers.ts'
@@ -16,7 +16,12 @@ export interface LifeOptions {
 /** A folder for ledgers, gone when its block ends. */
 export function temporaryFolder(base = tmpdir()): Disposable & { readonly path: string } {
   const path = mkdtempSync(join(base, 'tocsin-embedded-'))
-  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+  const remove = () => {
+    // A test may have made it read-only, and only root can remove files from such a folder.
+    if (existsSync(path)) chmodSync(path, 0o700)
+    rmSync(path, { recursive: true, force: true })
+  }
+  return { path, [Symbol.dispose]: remove }
 }
 
 export function startLife(options: LifeOptions, preloads: readonly string[] = []): Promise<Program> {
