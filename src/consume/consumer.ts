@@ -85,7 +85,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       parts.batched,
     )
     this.#reporter = new Reporter(parts)
-    this.#claimer = new Claimer(parts, this.#reporter)
+    this.#claimer = new Claimer(parts)
     this.#heldTasks = new HeldTasks(parts, this.#capacity, this.#reporter)
     this.#worker = new Worker(parts, this.#capacity, this.#heldTasks, this.#reporter, () => this.#startMore())
     this.#unwatch = parts.store.watch(parts.topic, {
@@ -175,21 +175,25 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   async claim(cell: number, reservation: Reservation | null): Promise<Claim> {
-    const { clock, settings } = this.#parts
+    const { store, clock, settings } = this.#parts
     const { limit, from } = reservation ?? NO_TASKS
     // After a stall, our own claim must not rescue tasks that we hold: extend their leases first.
     this.#heldTasks.renew()
+    const sent = this.#claimer.next(cell, limit, from, settings().leaseMs)
+    let claim: Claim | null = null
     let taken = 0
     try {
-      const answered = await this.#claimer.claim(cell, limit, from, settings().leaseMs)
-      const { claim } = answered
+      claim = await store.claim(sent.at, sent.request)
+      // Nothing is awaited before the tasks are held: a fence finds only held tasks.
+      this.#reporter.poisoned(claim.poisoned)
       taken = claim.tasks.length
       if (taken > 0) {
         this.#reached(claim.nowMs)
-        this.#accept(new HeldClaim(answered, clock.monotonicNow()), reservation)
+        this.#accept(new HeldClaim({ ...sent, claim }, clock.monotonicNow()), reservation)
       }
       return claim
     } finally {
+      if (claim === null) this.#claimer.unanswered(sent)
       // A suspect keeps its reservation until it has started.
       if (reservation !== null && (from === 'lanes' || taken === 0))
         this.#capacity.claimed(reservation, taken)

@@ -55,7 +55,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
   constructor(parts: PendingPullsParts, pulledTasks: PulledTasks, reporter: Reporter) {
     this.#parts = parts
     this.#reporter = reporter
-    this.#claimer = new Claimer(parts, reporter)
+    this.#claimer = new Claimer(parts)
     this.#pulledTasks = pulledTasks
   }
 
@@ -138,20 +138,23 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 
   async claim(cell: number, reservation: PullReservation | null): Promise<Claim> {
-    const { settings, rateLimiter } = this.#parts
+    const { store, settings, rateLimiter } = this.#parts
     const { limit, from } = reservation ?? NO_TASKS
     const leaseMs = reservation?.pull.leaseMs ?? settings().leaseMs
+    const sent = this.#claimer.next(cell, limit, from, leaseMs)
+    let claim: Claim | null = null
     let admitted: Pulled[] = []
     try {
-      const answered = await this.#claimer.claim(cell, limit, from, leaseMs)
-      const { claim } = answered
+      claim = await store.claim(sent.at, sent.request)
+      this.#reporter.poisoned(claim.poisoned)
       if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
       const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
-      const tasks = this.#pulledTasks.of(answered)
-      if (isWanted) admitted = await this.#pulledTasks.admit(answered.at, tasks, from)
+      const tasks = this.#pulledTasks.of({ ...sent, claim })
+      if (isWanted) admitted = await this.#pulledTasks.admit(sent.at, tasks, from)
       else await this.#pulledTasks.giveBack(tasks)
       return claim
     } finally {
+      if (claim === null) this.#claimer.unanswered(sent)
       rateLimiter.giveBack(Math.max(0, limit - admitted.length))
       if (reservation !== null) this.#deliver(reservation, admitted)
     }

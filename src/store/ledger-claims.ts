@@ -74,7 +74,11 @@ export class LedgerClaims {
     }
     const keys = tasks.map(({ key }) => key)
     held.add(at, req, stamp, keys, askedMs, leaseMs)
-    const poisoned = [...lost.poisoned, ...(await this.#refuse(at, stamp, nowMs, refused))]
+    // Awaited only if there is something to refuse: a fence of these tasks must not arrive before the caller holds them.
+    const poisoned =
+      refused.length === 0
+        ? lost.poisoned
+        : [...lost.poisoned, ...(await this.#refuse(at, stamp, nowMs, refused))]
     topicFillers.fillerOf(at.topic)?.nudge()
     const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
     return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
@@ -92,7 +96,6 @@ export class LedgerClaims {
     nowMs: number,
     refused: readonly { readonly key: string; readonly verdict: Refusal }[],
   ): Promise<string[]> {
-    if (refused.length === 0) return []
     const { table, hintWriter, logger } = this.#parts
     const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
     const again = refused.flatMap(({ key, verdict }) => this.#nextHint(at, key, verdict, nowMs))

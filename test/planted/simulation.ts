@@ -391,8 +391,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'a claim that was handed out is repeated, and goes to two who asked',
-    file: 'src/consume/claimer.js',
-    find: 'if (!isAnswered)',
+    file: PENDING_PULLS,
+    find: 'if (claim === null)',
     replace: 'if (true)',
     composition: 'redis',
     isPulled: true,

@@ -1,4 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { join } from 'node:path'
+import { describe, expect, it, vi } from 'vitest'
+import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
+import { Tocsin } from 'tocsin'
+import { temporaryFolder } from '../fault/embedded/life.ts'
 import { gate, quickTocsin } from './harness.ts'
 
 /** A topic with one task whose handler waits at a gate. */
@@ -97,4 +101,34 @@ it('reschedule of a task in flight does not change it, and answers in-flight', a
   await toc.advance('10s')
   expect(seen.map(({ attempt }) => attempt)).toEqual([1, 2])
   await toc.close()
+})
+
+/** Both commit in one transaction of the file, the claim first: the fence arrives right after the claim's answer. */
+describe('a write in the same group commit as the claim of its task', () => {
+  it.each(['cancel', 'replace'] as const)(
+    '%s: the task is fenced, and its handler never starts',
+    async (kind) => {
+      using folder = temporaryFolder()
+      await using toc = await Tocsin.open({ ledger: `sqlite:${join(folder.path, 't.db')}`, logger: false })
+      const topic = toc.topic<string>('t')
+      const started: string[] = []
+      const written = new Promise<unknown>((resolve) => {
+        const claim = SqliteLedger.prototype.claim
+        vi.spyOn(SqliteLedger.prototype, 'claim').mockImplementation(function (this: SqliteLedger, ...args) {
+          const claimed = claim.apply(this, args)
+          const write =
+            kind === 'cancel'
+              ? topic.cancel('a').then(({ outcome }) => outcome)
+              : topic.schedule({ key: 'a', delay: '1h', payload: 'new' }).then(({ inFlight }) => inFlight)
+          resolve(write)
+          return claimed
+        })
+      })
+      topic.consumeBatch(async (tasks) => void started.push(...tasks.map(({ payload }) => payload)))
+      await topic.schedule({ key: 'a', delay: 20, payload: 'old' })
+      expect(await written).toBe(kind === 'cancel' ? 'in-flight' : true)
+      await expect.poll(async () => (await topic.counts()).claimed).toBe(0)
+      expect(started).toEqual([])
+    },
+  )
 })
