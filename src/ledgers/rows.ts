@@ -1,10 +1,10 @@
-/** What the tables of all SQL ledgers have in common, and what the rest of Tocsin makes of their rows. */
+/** Columns and values that the tables of all SQL ledgers share, and functions that convert rows into other types. */
 import { LOSSES_OF_A_SUSPECT } from '../values/rescue.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../task.ts'
 import type { ClaimedTask, EntryView } from '../timetable.ts'
 import type { Hint } from '../hint-table.ts'
 
-/** By their numbers in the column `state`. 0 is no state. */
+/** The states of ended tasks. The index of a state is its number in the column `state`; the number 0 is not used. */
 export const ENDED_STATES = ['', 'done', 'cancelled', 'obsolete', 'dead'] as const
 export type EndedState = Exclude<(typeof ENDED_STATES)[number], ''>
 export const DONE = 1
@@ -12,11 +12,12 @@ export const CANCELLED = 2
 export const OBSOLETE = 3
 export const DEAD = 4
 
-/** In the column `started`: claimed alone, and its start recorded. */
+/** Value of the column `started`: the task was claimed alone. */
 export const ALONE = 1
+/** Value of the column `started`: the task was claimed alone, and the start of its handler was recorded. */
 export const STARTED_ALONE = 2
 
-/** Columns of the books, which move with the writes. */
+/** Columns of the books. The transaction that changes a task also changes these counters. */
 export const COUNTERS = [
   'scheduled',
   'done',
@@ -42,7 +43,9 @@ export function priorityOf(number: number): Priority {
   return PRIORITIES[number] ?? 'normal'
 }
 
-/** Tags have no control characters, and are lines of one text. */
+/**
+ * Returns the tags as one text, one tag per line. A tag contains no line break, because it has no control characters.
+ */
 export function tagsText(tags: readonly string[] | null): string | null {
   return tags === null ? null : tags.join('\n')
 }
@@ -51,7 +54,7 @@ export function tagsOf(text: string | null): readonly string[] {
   return text === null ? NO_TAGS : text.split('\n')
 }
 
-/** What waits, without its body. */
+/** The columns of a live task from which its hint is made. */
 export interface WaitingRow {
   readonly key: string
   readonly cell: number
@@ -72,7 +75,7 @@ export function hintOf(row: WaitingRow, ringMs = row.ring_ms): Hint {
   }
 }
 
-/** What a claim reads of a row. */
+/** The columns of a live task that a claim reads. */
 export interface ClaimedRow {
   readonly key: string
   readonly generation: number
@@ -99,7 +102,7 @@ export function claimedTaskOf(topic: string, row: ClaimedRow): ClaimedTask {
   }
 }
 
-/** What an onlooker is shown of a task that waits or is claimed. */
+/** The columns of a pending or claimed task that its view shows. */
 export interface SeenLiveRow extends ClaimedRow {
   readonly created_ms: number
   readonly updated_ms: number

@@ -32,12 +32,12 @@ import type { RingTime } from '../values/ring-time.ts'
 import type { Frontier, Hint } from '../hint-table.ts'
 
 /**
- * One ledger over several databases. Each has a range of cells, for ever: a task never moves. So every step on a task is
- * a step on one database, and only looking at many goes to all of them.
+ * One ledger over several databases. Each database stores a fixed range of cells, so a task never moves to another
+ * database. Every step on a task runs in one database. A call about a whole topic goes to all databases.
  */
 export class ShardedLedger implements Ledger {
   readonly isShared = true
-  /** Null: a batch of tasks may live in several databases, and a transaction is of one. */
+  /** Null because the tasks of a batch may be in several databases, and a transaction belongs to one database. */
   readonly transact = null
   readonly #shards: readonly Ledger[]
 
@@ -66,7 +66,7 @@ export class ShardedLedger implements Ledger {
     for (const shard of this.#shards) shard.configure(topic, placing)
   }
 
-  /** A transaction is of one database: it may write what lives there, and nothing else. */
+  /** Writes in a caller's transaction. It belongs to one database, so it can only write tasks of that database. */
   within(tx: unknown): LedgerTransaction {
     const inside = this.#shards.map((shard) => shard.within(tx))
     const only = (places: readonly Place[]): LedgerTransaction => {
@@ -103,7 +103,10 @@ export class ShardedLedger implements Ledger {
     return this.#of(place.cell).begin(topic, place, stamp)
   }
 
-  /** Each database counts its own: the session of one cell says nothing in another. */
+  /**
+   * Returns the session number of the database that stores the cell. Each database numbers its sessions by its own
+   * counter, so a session number is valid only for the cells of the same database.
+   */
   sessionOf(cell: number): number {
     return this.#of(cell).sessionOf(cell)
   }
@@ -134,7 +137,10 @@ export class ShardedLedger implements Ledger {
     return this.#spread(places, (shard, some) => shard.purge(topic, some))
   }
 
-  /** Each tells its first ones; together they are complete up to where the least far of them got. */
+  /**
+   * Merges one page of each database into one page. A database that has more tasks returns a frontier. The merged page
+   * is complete up to the lowest frontier, so tasks after that frontier are left out.
+   */
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
     const pages = await Promise.all(this.#shards.map((shard) => shard.load(topic, after, untilMs, limit)))
     const [end] = pages.flatMap(({ frontier }) => frontier ?? []).toSorted(compareFrontiers)
@@ -215,7 +221,7 @@ export class ShardedLedger implements Ledger {
     return forgotten
   }
 
-  /** That of the one whose clock is behind: nothing is early anywhere. */
+  /** Returns the lowest time of all databases, so that a task is early by the clock of no database. */
   async nowMs(): Promise<number> {
     return Math.min(...(await Promise.all(this.#shards.map((shard) => shard.nowMs()))))
   }
@@ -257,7 +263,7 @@ export class ShardedLedger implements Ledger {
     return [...dealt]
   }
 
-  /** One answer per place, in order, whichever database gave it. */
+  /** Runs the step in each database with the places of that database. Returns one answer per place, in their order. */
   async #spread<P extends { readonly cell: number }, A>(
     places: readonly P[],
     step: (shard: Ledger, places: readonly P[]) => Promise<A[]>,
@@ -273,7 +279,7 @@ export class ShardedLedger implements Ledger {
   }
 }
 
-/** As each database has them in order. */
+/** Compares two tasks by the order in which each database lists its tasks. */
 function compareViews(a: EntryView, b: EntryView): number {
   if (a.generation === undefined || b.generation === undefined)
     return comparePositions(positionOf(a), positionOf(b))

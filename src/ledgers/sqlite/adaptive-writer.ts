@@ -3,8 +3,9 @@ import type { Committer, Step, Writer } from './committer.ts'
 import type { ThreadedWriter } from './threaded-writer.ts'
 
 /**
- * Writes in this thread for as long as the disk is quick: nothing is faster. Where commits take long, the event loop
- * would stand still for them, and writing moves to a thread of its own, for good.
+ * Writes in the calling thread while commits are fast, because no other way has less overhead. Slow commits would block
+ * the event loop. When the average commit is slow, writing moves to a worker thread. It moves back only if the worker
+ * thread ends unexpectedly, and then stays in the calling thread.
  */
 export class AdaptiveWriter implements Writer {
   readonly #committer: Committer
@@ -28,7 +29,7 @@ export class AdaptiveWriter implements Writer {
   }
 
   run(step: Step): Promise<unknown> {
-    // While it moves, questions wait: they must not overtake those before them.
+    // While writing moves to the worker thread, new steps wait. A step must not overtake an earlier step.
     if (this.#moving !== null) return this.#moving.then(() => this.run(step))
     if (this.#thread?.isGone) this.#fallBack()
     if (this.#thread !== null) return this.#thread.run(step)

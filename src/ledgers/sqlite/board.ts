@@ -24,8 +24,8 @@ export interface SqliteBoardParts {
 }
 
 /**
- * The board of one process, which has the file for itself. Settings and tokens outlive it; cards do not, and need not:
- * no other process could read them.
+ * The board of a process that uses the file alone. Settings and tokens are stored in the file. Node cards are only in
+ * memory, because no other process reads them.
  */
 export class SqliteBoard implements Board {
   readonly isShared = false
@@ -65,7 +65,7 @@ export class SqliteBoard implements Board {
   }
 
   async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
-    // A copy: it may wait, and what the caller does with theirs meanwhile is not meant.
+    // The change is copied, because the caller may modify its object while the step waits for the transaction.
     const given = structuredClone(change)
     const { isOurs, record, isNew } = await this.#write('changeRecord', topic, expected, given)
     if (isNew) this.#nodes.tell()
@@ -92,7 +92,7 @@ export class SqliteBoard implements Board {
     return this.#nodes.listen(onChange)
   }
 
-  /** The file is the ledger's. */
+  /** Ends the listeners. The file stays open, because the ledger closes it. */
   async close(): Promise<void> {
     this.#nodes.close()
   }
@@ -105,7 +105,10 @@ export class SqliteBoard implements Board {
     }
   }
 
-  /** Through the ledger's door: one after the other with its writes, and on the disk when it is answered. */
+  /**
+   * Runs a step with the ledger's writer, in one order with the ledger's writes. Resolves when the change is on the
+   * disk.
+   */
   async #write<N extends BoardStepName>(
     name: N,
     ...args: Parameters<BoardSteps[N]> extends [...infer Args, StepTime] ? Args : never

@@ -10,20 +10,23 @@ import { Transitions } from './transitions.ts'
 import type { SqliteDatabase } from './options.ts'
 import { isBusy, toTocsinError } from './driver-errors.ts'
 
-/** SQLite does not report the end of a transaction, so it is polled, at a growing interval. */
+/**
+ * Interval at which the ledger polls for the end of a caller's transaction, because SQLite does not report the end. The
+ * interval doubles from the minimum to the maximum.
+ */
 const ASK_MS_MIN = 1
 const ASK_MS_MAX = 50
 
 interface Hands {
   readonly transitions: Transitions
   readonly readings: Readings
-  /** Its copy of SQLite is ours. */
+  /** True once a check has shown that the connection uses the same copy of SQLite as the ledger. */
   isTried: boolean
 }
 
 /**
- * Writes in the caller's transaction, on the caller's connection. Each takes effect before its call returns, so that
- * it works inside `database.transaction(() => …)`, which waits for nothing.
+ * Writes in the caller's transaction, on the caller's connection. Each write is carried out before its call returns. So
+ * a write works inside `database.transaction(() => …)`, whose function cannot await anything.
  */
 export class CallerTransactions {
   readonly #own: Database
@@ -31,7 +34,7 @@ export class CallerTransactions {
   readonly #session: number
   readonly #clock: Clock
   readonly #where: string
-  /** Per connection of a caller. */
+  /** The transitions and readings for each connection of a caller. */
   readonly #hands = new WeakMap<Database, Hands>()
 
   constructor(own: Database, path: string, session: number, clock: Clock, where: string) {
@@ -46,7 +49,8 @@ export class CallerTransactions {
     const database = this.#check(tx)
     const hands = this.#of(database)
     const { transitions, readings } = hands
-    // Thrown, not rejected: inside database.transaction(…) nothing is awaited, and what throws undoes it.
+    // Errors are thrown, not returned as rejections. Inside database.transaction(…), where nothing is awaited, only a
+    // thrown error rolls back the transaction.
     const write = <T>(work: (time: StepTime) => T): Promise<T> => {
       database.exec('SAVEPOINT tocsin')
       try {
@@ -98,18 +102,20 @@ export class CallerTransactions {
       hands = { transitions, readings: new Readings(database, this.#session), isTried: false }
       this.#hands.set(database, hands)
     }
-    // What it remembers may come from a transaction that was undone since.
+    // Clears the cached values, because they may come from a transaction that was rolled back meanwhile.
     hands.transitions.undone()
     return hands
   }
 
   /**
-   * Two copies of SQLite in one process do not see each other's locks, and overwrite each other's commits in silence. So
-   * it is tried out: while the other connection may write, ours must not.
+   * Throws if the connection uses another copy of SQLite than the ledger. Two copies in one process do not see each
+   * other's locks, and silently overwrite each other's commits. The check opens a write transaction on the given
+   * connection. Then the ledger's connection must fail to open one.
    */
   checkCopy(given: SqliteDatabase): void {
     const theirs = given as Database
-    // They are in the middle of something: the first use of it as `tx` tries it out.
+    // The caller has a transaction open on the connection. The first use of the connection as `tx` makes the check
+    // instead.
     if (theirs.inTransaction) return
     theirs.exec('BEGIN IMMEDIATE')
     try {
@@ -145,7 +151,7 @@ export class CallerTransactions {
   }
 }
 
-/** Null: there is no such file any more. */
+/** Returns the path without symbolic links, or null if the file does not exist. */
 function truePath(path: string): string | null {
   try {
     return realpathSync(path)

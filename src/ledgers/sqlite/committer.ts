@@ -6,13 +6,19 @@ import { Tokens } from './tokens.ts'
 import type { Transitions } from './transitions.ts'
 import { isBusy, toTocsinError } from './driver-errors.ts'
 
-/** One transaction blocks the event loop for about this long, the commit included. */
+/** Target for how long one transaction may block the event loop, including its commit. */
 const HOLD_MS = 20
-/** Delay before BEGIN is retried while another connection writes. SQLite's own busy handler would block the event loop. */
+/**
+ * Delay before BEGIN is retried while another connection writes. The delay doubles from the minimum to the maximum.
+ * SQLite's own busy handler is not used, because it would block the event loop.
+ */
 const BUSY_MS_MIN = 1
 const BUSY_MS_MAX = 50
 
-/** A transition, or a change of the board, by its name: it can be sent to another thread. */
+/**
+ * A transition or a change of the board. The step has a name instead of a function, so it can be sent to another
+ * thread.
+ */
 export interface Step {
   readonly name: StepName | BoardStepName
   readonly args: readonly unknown[]
@@ -20,14 +26,14 @@ export interface Step {
 
 export type StepName = Exclude<keyof Transitions, 'writeBooks' | 'undone'>
 export type BoardStepName = keyof BoardSteps
-/** What a board writes. */
+/** The steps that change the board. */
 export type BoardSteps = Pick<Records, 'createRecord' | 'changeRecord'> &
   Pick<Tokens, 'putToken' | 'dropToken'>
 
-/** Where writes go: this thread, or one of their own. Answers come in the order of the questions. */
+/** Runs the steps that write, in the calling thread or in a worker thread. Answers come in the order of the calls. */
 export interface Writer {
   run(step: Step): Promise<unknown>
-  /** Resolves when everything asked for so far is answered. */
+  /** Resolves when all steps are answered, including steps that are added meanwhile. */
   drained(): Promise<void>
 }
 
@@ -39,8 +45,9 @@ interface Job {
 }
 
 /**
- * Group commit: what is asked for during one turn of the event loop becomes one transaction, and one wait for the
- * disk. Jobs are carried out in the order in which they came, and answered in that order, after the commit.
+ * Group commit: the steps of one turn of the event loop share one transaction, and so one wait for the disk. If they
+ * take longer than HOLD_MS, the rest goes into the next transaction. Steps run in the order of the calls. They are
+ * answered in the same order, after the commit.
  */
 export class Committer implements Writer {
   readonly #database: Database
@@ -51,7 +58,7 @@ export class Committer implements Writer {
   readonly #where: string
   readonly #jobs: Job[] = []
   #running: Promise<void> | null = null
-  /** Of the last commits, a moving average: the longer it takes, the more is done before the next. */
+  /** Moving average of the time that a commit takes. The longer a commit takes, the fewer steps share a transaction. */
   #commitMs = 0
 
   constructor(
@@ -69,7 +76,7 @@ export class Committer implements Writer {
     this.#where = where
   }
 
-  /** How long a commit takes on this disk. */
+  /** The average time that a commit takes on this disk. */
   get commitMs(): number {
     return this.#commitMs
   }
@@ -102,7 +109,7 @@ export class Committer implements Writer {
     this.#running = null
   }
 
-  /** Returns false if another connection is writing: nothing happened, try again. */
+  /** Runs jobs in one transaction. Returns false, without any change, if another connection is writing. */
   #transact(): boolean {
     const clock = this.#clock
     const startMs = clock.monotonicNow()
@@ -116,7 +123,8 @@ export class Committer implements Writer {
       return true
     }
     try {
-      // One commit waits for the disk once, so many jobs share it; but the event loop must get its turn.
+      // Many jobs share one commit, because each commit waits for the disk. The time limit lets the event loop
+      // continue.
       const untilMs = startMs + Math.max(HOLD_MS - this.#commitMs, HOLD_MS / 4)
       do {
         const job = this.#jobs.shift() as Job
@@ -133,7 +141,7 @@ export class Committer implements Writer {
       const jobs = done.map(({ job }) => job)
       if (failed === undefined) this.#failAll(jobs, error)
       else {
-        // One was at fault; the others had their work undone with it, and go again.
+        // Only the failed job is rejected. The rollback also undid the jobs before it, so these run again.
         this.#jobs.unshift(...jobs)
         this.#failAll([failed], error)
       }
@@ -151,11 +159,11 @@ export class Committer implements Writer {
 
   #undo(): void {
     this.#transitions.undone()
-    // SQLite has rolled back by itself where it had to (a full disk, for one).
+    // After some errors, such as a full disk, SQLite has already rolled back the transaction.
     try {
       if (this.#database.inTransaction) this.#database.exec('ROLLBACK')
     } catch {
-      // The next BEGIN says what is wrong.
+      // Ignored, because the next BEGIN fails with the same problem and reports it.
     }
   }
 
@@ -164,7 +172,7 @@ export class Committer implements Writer {
     for (const { reject } of jobs) reject(reason)
   }
 
-  /** Rejects jobs whose deadline has passed. Nothing of them was written. */
+  /** Rejects the jobs whose deadline has passed. These jobs have written nothing. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicNow()
     while ((this.#jobs[0]?.deadlineMs ?? nowMs) < nowMs) {

@@ -6,7 +6,7 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Another connection is writing, or was just now. */
+/** Returns true if the statement failed because another connection was writing (SQLITE_BUSY or SQLITE_LOCKED). */
 export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED)/.test(codeOf(error))
 }

@@ -3,9 +3,9 @@ import { TocsinError } from '../../errors.ts'
 import { isBusy } from './driver-errors.ts'
 
 /**
- * One process per ledger. The lock is a transaction on a small file beside it that is held open and never ends: the
- * system takes it away when the process dies, however it dies, so there is no stale lock to clean up. The ledger
- * itself stays free for the user's own connections.
+ * Locks the ledger for one process. The lock is a transaction on a small file beside the ledger's file, and stays open
+ * until the ledger is closed. If the process dies, the operating system releases the lock, so no stale lock remains.
+ * The ledger's file itself is not locked, and the user's own connections can use it.
  */
 export function lockFile(path: string): { release(): void } {
   const connection: Connection = new Database(`${path}-lock`, { timeout: 0 })

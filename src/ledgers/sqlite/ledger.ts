@@ -39,7 +39,7 @@ export interface SqliteParts {
   readonly clock: Clock
   readonly readings: Readings
   readonly writer: Writer
-  /** Of this opening of the file. */
+  /** Number of the session that began when this process opened the file. */
   readonly session: number
   readonly transactions: CallerTransactions
   readonly where: string
@@ -48,14 +48,14 @@ export interface SqliteParts {
 
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
-/** What a step takes, but for the time, which every one takes last. */
+/** The parameters of a step without its last parameter, the time. */
 type StepArgs<N extends StepName> =
   Parameters<Transitions[N]> extends [...infer Args, StepTime] ? Args : never
 
-/** The ledger of one process, in a file. What is written is answered when it is on the disk. */
+/** The ledger of one process, in a SQLite file. A write is answered after its data is on the disk. */
 export class SqliteLedger implements Ledger {
   readonly isShared = false
-  /** Null: a transaction kept open while a handler runs would block every other write to the file. */
+  /** Null because a transaction that is open while a handler runs would block all other writes to the file. */
   readonly transact = null
   readonly board: SqliteBoard
   readonly #parts: SqliteParts
@@ -183,15 +183,15 @@ export class SqliteLedger implements Ledger {
     return this.#parts.clock.now()
   }
 
-  /** The placing need not be stored: no other process writes to the file. */
+  /** Does nothing: the placing is stored for other writers, and no other process writes tasks to the file. */
   configure(): void {}
 
-  /** Never calls: no other process writes to the file. */
+  /** Never calls its listener, because no other process writes tasks to the file. */
   listen(): () => void {
     return () => {}
   }
 
-  /** Callers' transactions are followed to their end instead. */
+  /** Returns no places. The `ended` of a caller's transaction reports the end of the transaction instead. */
   committedWrites(): Promise<Place[]> {
     return Promise.resolve([])
   }
@@ -200,12 +200,18 @@ export class SqliteLedger implements Ledger {
     await this.#parts.close()
   }
 
-  /** One process has the file at a time: the claims of another session ended when this one began. */
+  /**
+   * Returns true for an earlier session. Its claims ended when this session began, as one process at a time has the
+   * file.
+   */
   #isOver(session: number): boolean {
     return session !== this.#parts.session
   }
 
-  /** At the time at which it was asked for: what waits in between makes leases shorter, never longer. */
+  /**
+   * Runs a step. The time of the step is the time of this call, so a step that waits for its transaction gets a shorter
+   * lease, never a longer one.
+   */
   #write<N extends StepName>(name: N, ...args: StepArgs<N>): Promise<ReturnType<Transitions[N]>> {
     const answer = this.#parts.writer.run({ name, args: [...args, this.#time()] })
     return answer as Promise<ReturnType<Transitions[N]>>

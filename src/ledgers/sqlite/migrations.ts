@@ -2,8 +2,8 @@ import type { Database } from 'better-sqlite3'
 import { TocsinError } from '../../errors.ts'
 
 /**
- * The tables, step by step. A step that was released is never changed: what comes later is a step of its own. All
- * names begin with 'tocsin_', because the file may be the user's, with tables of their own.
+ * The tables, as numbered steps. A released step never changes: add another step instead. All names begin with
+ * 'tocsin_', because the file may also contain tables of the user.
  */
 export const MIGRATIONS: readonly { readonly name: string; readonly sql: string }[] = [
   {
@@ -128,7 +128,7 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
   },
 ]
 
-/** Brings the tables up to date, in one transaction. Answers the names of the steps it took. */
+/** Migrates the tables, in one transaction. Returns the names of the steps that it ran. */
 export function migrate(database: Database, where: string): string[] {
   return database
     .transaction(() => {

@@ -20,16 +20,16 @@ import { isBusy, toTocsinError } from './driver-errors.ts'
 export interface SqliteSettings {
   readonly path: string
   readonly callTimeoutMs: number
-  /** The user's own connection to the file, if there is one. */
+  /** The user's own connection to the file, if the user has passed one. */
   readonly database?: SqliteDatabase | undefined
-  /** Commits that take longer than this, on average, are waited for in a thread of their own. */
+  /** If a commit takes longer than this on average, writing moves to a worker thread. */
   readonly slowCommitMs?: number
 }
 
 const SLOW_COMMIT_MS = 10
 const READER_CACHE_KIB = 8_192
 
-/** A file up to this size is looked through from end to end when it is opened. */
+/** Maximum number of pages of a file that gets a full integrity check when it is opened. */
 const CHECKED_PAGES_MAX = 8_192
 
 export function openSqlite(
@@ -52,7 +52,7 @@ export function openSqlite(
     const committer = new Committer(connection, transitions, clock, callTimeoutMs, where)
     const startThread = async () => {
       const thread = await ThreadedWriter.start({ path, session, callTimeoutMs, where }, clock)
-      // This connection only reads from now on; the thread has a cache of its own.
+      // From now on, this connection only reads, so a small cache is enough. The worker thread has its own cache.
       connection.pragma(`cache_size = -${READER_CACHE_KIB}`)
       connection.pragma('shrink_memory')
       return thread
@@ -78,25 +78,28 @@ export function openSqlite(
   }
 }
 
-/** By whatever name it is called, a file has one lock. */
+/** Returns the path without symbolic links. A file then has only one lock, whatever path it is opened by. */
 function truePathOf(path: string, where: string): string {
   return opening(where, () => {
     makeFolder(dirname(path))
-    // A link to a file that is not there yet, too.
+    // A link is resolved here, because realpathSync fails if the target of the link does not exist yet.
     const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
     const target = isLink ? resolve(dirname(path), readlinkSync(path)) : path
     return existsSync(target) ? realpathSync(target) : join(realpathSync(dirname(target)), basename(target))
   })
 }
 
-/** One by one: `recursive` never returns where folders cannot be made, as below /proc. */
+/**
+ * Creates the folder and its parents one by one. The option `recursive` never returns where folders cannot be created,
+ * for example below /proc.
+ */
 function makeFolder(path: string): void {
   if (existsSync(path)) return
   makeFolder(dirname(path))
   try {
     mkdirSync(path)
   } catch (error) {
-    // Another process created it meanwhile.
+    // If the folder exists now, another process has created it meanwhile.
     if (!existsSync(path)) throw error
   }
 }
@@ -120,7 +123,7 @@ function opening<T>(where: string, work: () => T): T {
   }
 }
 
-/** Checks and migrates the file, and begins a session. Claims of earlier sessions are released by that. */
+/** Checks and migrates the file, and begins a session. The new session makes all claims of earlier sessions invalid. */
 export function beginSession(database: Connection, where: string, isNew: boolean): number {
   if (!isNew && (database.pragma('page_count', { simple: true }) as number) <= CHECKED_PAGES_MAX) {
     const found = database.pragma('integrity_check(1)', { simple: true })

@@ -2,7 +2,10 @@
 import { describeValue } from '../../errors.ts'
 import { badOption, checkOptions } from '../../values/options.ts'
 
-/** The part of a better-sqlite3 database that is used: declared here, so that its types are not needed to compile against Tocsin. */
+/**
+ * The part of a better-sqlite3 database that the options require. It is declared here, so that a program compiles with
+ * Tocsin without the types of better-sqlite3.
+ */
 export interface SqliteDatabase {
   readonly name: string
   readonly memory: boolean
@@ -13,17 +16,17 @@ export interface SqliteDatabase {
 
 export type SqliteOptions =
   | {
-      /** The file; made if it is not there. */
+      /** The path of the file. The file is created if it does not exist. */
       readonly path: string
       readonly database?: undefined
     }
   | {
-      /** Your own better-sqlite3 database. Tocsin keeps its tables in the same file; it never closes yours. */
+      /** Your own better-sqlite3 database. Tocsin keeps its tables in the same file. It never closes your database. */
       readonly database: SqliteDatabase
       readonly path?: undefined
     }
 
-/** What `sqlite(options)` returns: give it to `Tocsin.open` as its ledger. */
+/** The result of `sqlite(options)`. Pass it to `Tocsin.open` as the ledger. */
 export class SqliteConfig {
   readonly kind = 'sqlite'
   readonly options: SqliteOptions
@@ -33,7 +36,7 @@ export class SqliteConfig {
   }
 }
 
-/** The file that is meant. */
+/** Checks the options. Returns the path of the file. */
 export function pathOf(options: SqliteOptions): string {
   checkOptions(options, ['path', 'database'], 'sqlite')
   const { path, database } = options

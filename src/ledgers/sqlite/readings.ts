@@ -1,4 +1,4 @@
-/** Reads tasks and counters. Nothing here changes anything. */
+/** Reads tasks and counters. No method here writes. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { Database } from 'better-sqlite3'
 import type { Loaded, Recount } from '../../ledger.ts'
@@ -59,7 +59,7 @@ export class Readings {
   load(topicName: string, after: Frontier | null, untilMs: number, limit: number, time: StepTime): Loaded {
     const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
     const topic = this.#topicId(topicName)
-    // Minus infinity is how nowhere is computed with; SQLite takes it for null.
+    // Callers pass -Infinity for 'from the start'. The statement gets -1 instead, which is before every ring time.
     const rows = this.#statements.load.all(
       topic,
       Math.max(ringMs, -1),
@@ -114,7 +114,8 @@ export class Readings {
     const { pending, claimed, dead } = this.books(topicName)
     const topic = this.#topicId(topicName)
     const rung = this.#statements.ringing.get(topic, time.nowMs) as number
-    // What is claimed has rung, too. (Not if the clock was set back since: then nothing is due.)
+    // The claimed tasks are subtracted, because they have rung, too. If the clock was set back after they were claimed,
+    // the difference may be negative. Then the result is 0.
     return { pending, due: Math.max(0, rung - claimed), claimed, dead }
   }
 
@@ -140,7 +141,7 @@ export class Readings {
     return steps
   }
 
-  /** In one transaction: another thread may be writing. */
+  /** Reads the books and counts the tasks in one transaction, because another thread may be writing. */
   recount(topicName: string): { books: Books; counted: Recount } {
     return this.#database.transaction(() => ({
       books: this.books(topicName),
@@ -172,7 +173,8 @@ export class Readings {
   #listLive(topicName: string, topic: number, query: ListQuery, time: StepTime): EntryView[] {
     const { state, tag } = query
     const isHeld = 'session = @session'
-    // What is claimed has rung: what is far away need not be looked at. A day, for a clock that was set back.
+    // A claimed task has rung, so tasks that ring much later need not be read. The clock may have been set back after a
+    // claim, so the limit is one day from now.
     const claimed = `${isHeld} AND ring_ms <= @now + 86400000`
     const held = state === 'claimed' ? claimed : state === 'pending' ? 'session IS NOT @session' : 'TRUE'
     const sql = `SELECT tocsin_live.* FROM tocsin_live
@@ -205,11 +207,11 @@ export class Readings {
     if (row.session === null) return hintOf(row)
     if (this.#isHeld(row, time))
       return hintOf(row, Math.ceil(time.nowMs + (row.lease_ms as number) - time.steadyMs))
-    // Its lease is over, or it was another process's: the next claim will find it so.
+    // The lease has expired, or the claim is of an earlier session. The next claim will count it as lost.
     return hintOf({ ...row, lost: row.lost + 1 })
   }
 
-  /** True until the claim is settled or found expired. Claims of earlier sessions do not count. */
+  /** Returns true until the claim is settled or found expired. Returns false for a claim of an earlier session. */
   #isClaimed({ session }: LiveRow): boolean {
     return session === this.#session
   }
@@ -218,13 +220,16 @@ export class Readings {
     return session === this.#session && (lease_ms as number) > steadyMs
   }
 
-  /** -1: there is no such topic yet, and so no task. Not kept: the transaction that makes it may be undone. */
+  /**
+   * Returns -1, the id of no row, if the topic does not exist yet. The id is not cached, because the transaction that
+   * creates the topic may be rolled back.
+   */
   #topicId(name: string): number {
     return (this.#statements.topic.get(name) as number | undefined) ?? -1
   }
 }
 
-/** Without the body: the near tasks of a topic are read again and again. */
+/** The columns of a hint. The body is left out, because the tasks that ring soon are read again and again. */
 const HINT = 'key, cell, ring_ms, failures, priority, lost, session, lease_ms, marked'
 type HintRow = WaitingRow & Pick<LiveRow, 'session' | 'lease_ms' | 'marked'>
 
@@ -262,7 +267,7 @@ function parameters(topic: number, query: ListQuery): Record<string, unknown> {
 }
 
 function prepareAll(database: Database) {
-  // The connection may be the user's, and set to answer with BigInts.
+  // safeIntegers(false): the connection may belong to the user, who may have set it to return BigInts.
   const prepare = (sql: string) => database.prepare(sql).safeIntegers(false)
   const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${BATCH_MAX}`).pluck()
   const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND key > @after'

@@ -1,4 +1,4 @@
-/** By which settings topics run, in rows. What changes them runs inside a transaction that is not theirs. */
+/** Stores the settings of topics in rows. The caller of a method that writes begins and commits the transaction. */
 import type { Database, Statement } from 'better-sqlite3'
 import {
   CHANGES_KEPT,
@@ -47,7 +47,7 @@ export class Records {
   readonly #statements: Record<keyof typeof STATEMENTS, Statement>
 
   constructor(database: Database) {
-    // The connection may be the user's, and set to answer with BigInts.
+    // safeIntegers(false): the connection may belong to the user, who may have set it to return BigInts.
     const prepared = Object.entries(STATEMENTS).map(([name, sql]) => [
       name,
       database.prepare(sql).safeIntegers(false),
@@ -61,7 +61,10 @@ export class Records {
     return (this.#statements.all.all() as RecordRow[]).map((row) => recordOf(row))
   }
 
-  /** One process has the file, and commits one after the other: nothing is hidden by the order. */
+  /**
+   * Returns a text that differs after every creation and every change. The sum of the versions is enough for that,
+   * because only one process writes to the file, one commit after the other.
+   */
   revision(): string {
     return this.#statements.revision.get() as string
   }
@@ -99,7 +102,7 @@ export class Records {
       this.#statements.note.run(topic, version, changeId, nowMs, by, JSON.stringify(patch))
       this.#statements.prune.run(topic, version - CHANGES_KEPT)
     }
-    // A repeated one finds itself, under whatever was changed since.
+    // If the call is a repetition, the history has its change already, even if other changes followed.
     const isOurs = changes > 0 || this.#statements.noted.get(topic, version) === changeId
     return { isOurs, record: this.#record(topic), isNew: changes > 0 }
   }

@@ -1,4 +1,4 @@
-/** Rows as SQLite has them. */
+/** The types of the rows in SQLite, and the checksum of a task. */
 import { crc32 } from 'node:zlib'
 import { TocsinError } from '../../errors.ts'
 import type { EntryView } from '../../timetable.ts'
@@ -27,7 +27,10 @@ export type EndedRow = SeenEndedRow & Checked & { readonly cell: number }
 
 export type ClaimedRow = PlainClaimedRow & Checked
 
-/** SQLite notices a torn page, not a flipped bit: a task that is not what was written must not be delivered. */
+/**
+ * Returns the checksum of a task. SQLite detects a torn page, but not a flipped bit. A task that differs from what was
+ * written must not be delivered.
+ */
 export function checksumOf(key: string, body: string): number {
   return crc32(body, crc32(key))
 }
@@ -38,14 +41,17 @@ export function isIntact({ key, body, checksum }: Checkable): boolean {
   return checksum === checksumOf(key, body)
 }
 
-/** Throws if the task is damaged: the caller wants this one task. */
+/** Throws if the task is damaged. Used if the caller has asked for a single task. */
 export function checkIntact(topic: string, row: Checkable): void {
   if (isIntact(row)) return
   const { key } = row
   throw new TocsinError('ledger-damaged', `task '${key}' of topic '${topic}': ${DAMAGED}`, { topic, key })
 }
 
-/** Looking must not fail for the others of a page: what is damaged is shown as such, without its payload. */
+/**
+ * Returns the view of a task. A damaged task is shown as damaged, without its payload. An error would hide the other
+ * tasks of the same page.
+ */
 function shown(row: Checkable, view: EntryView): EntryView {
   return isIntact(row) ? view : { ...view, body: 'null', lastError: DAMAGED }
 }

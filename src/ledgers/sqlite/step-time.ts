@@ -1,4 +1,7 @@
-/** When a step takes place. Tasks are due by the wall clock. Leases end by the monotonic clock, which is never set back. */
+/**
+ * The time of a step, on two clocks. The wall clock decides whether a task is due. The monotonic clock, which is never
+ * set back, decides whether a lease has expired.
+ */
 export interface StepTime {
   /** Wall clock, Unix milliseconds. */
   readonly nowMs: number

@@ -10,7 +10,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Group commit in a thread of its own: where the disk is slow, this one has better things to do than to wait for it. */
+/** Group commit in a worker thread, so that the calling thread does not wait for a slow disk. */
 export class ThreadedWriter implements Writer {
   readonly #worker: Worker
   readonly #clock: Clock
@@ -56,7 +56,7 @@ export class ThreadedWriter implements Writer {
       if (this.#isGone) return reject(endedUnexpectedly())
       const id = this.#nextId++
       this.#waiting.set(id, { resolve, reject })
-      // While something is under way, the program must not end.
+      // The process must not exit while a step is unanswered.
       if (this.#waiting.size === 1) this.#worker.ref()
       if (this.#questions.push({ id, step }) === 1) void this.#clock.turn().then(() => this.#send())
     })
@@ -67,7 +67,7 @@ export class ThreadedWriter implements Writer {
     return new Promise((resolve) => this.#whenDrained.push(resolve))
   }
 
-  /** After it has written everything. */
+  /** Ends the worker thread after it has answered all steps. */
   async close(): Promise<void> {
     await this.drained()
     if (this.#isGone) return
@@ -77,7 +77,7 @@ export class ThreadedWriter implements Writer {
     await ended
   }
 
-  /** What is asked for in one turn goes in one message. */
+  /** Sends the steps of one turn of the event loop in one message. */
   #send(): void {
     const questions = this.#questions
     this.#questions = []

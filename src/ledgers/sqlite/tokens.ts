@@ -1,4 +1,4 @@
-/** Access tokens, in rows. What changes them runs inside a transaction that is not theirs. */
+/** Stores access tokens in rows. The caller of a method that writes begins and commits the transaction. */
 import type { Database, Statement } from 'better-sqlite3'
 import { byCreation, type AccessToken } from '../../values/access-token.ts'
 import type { StepTime } from './step-time.ts'
@@ -19,7 +19,7 @@ export class Tokens {
     return texts.map((text) => JSON.parse(text) as AccessToken).toSorted(byCreation)
   }
 
-  /** As JSON already: it may wait for its turn, and what the caller does with theirs meanwhile is not meant. */
+  /** Stores a token, given as JSON text: an object could change while this step waits for the transaction. */
   putToken(id: string, token: string, _time: StepTime): void {
     this.#put.run(id, token)
   }

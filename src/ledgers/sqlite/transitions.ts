@@ -1,6 +1,6 @@
 /**
- * Every transition of task.ts's drawing, on rows: one method each. They run inside a transaction that is not theirs,
- * the ledger's own or the caller's, and take effect with it or not at all.
+ * The transitions of a task that task.ts draws, one method for each, on rows. Every method runs inside a transaction
+ * that the ledger or its caller has begun, and takes effect only if that transaction commits.
  */
 import type { Database, Statement } from 'better-sqlite3'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
@@ -39,7 +39,7 @@ import {
 import { checksumOf, type ClaimedRow, DAMAGED, type EndedRow, isIntact, type LiveRow } from './rows.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
-/** What an expired lease makes of a task, if it does not wait again. */
+/** How a task ends because its lease has expired. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }
 
 export class Transitions {
@@ -48,7 +48,7 @@ export class Transitions {
   readonly #statements: ReturnType<typeof prepareAll>
   #nextGeneration = 0
   #lastGeneration = 0
-  /** Of the transaction that runs: written once, at its end. */
+  /** The changes of the counters in the current transaction, by topic id. They are written once, before the commit. */
   readonly #tally = new Map<number, Map<Counter, number>>()
 
   constructor(database: Database, session: number) {
@@ -56,14 +56,14 @@ export class Transitions {
     this.#statements = prepareAll(database)
   }
 
-  /** The books, before the transaction commits. */
+  /** Writes the changes of the counters into the books. Must be called before the transaction commits. */
   writeBooks(): void {
     for (const [topic, counters] of this.#tally)
       for (const [counter, by] of counters) if (by !== 0) this.#statements.count[counter].run(by, topic)
     this.#tally.clear()
   }
 
-  /** The transaction is undone. Topics that it made are not there. */
+  /** Clears all cached values after a rollback: the topics and generations of that transaction do not exist. */
   undone(): void {
     this.#tally.clear()
     this.#topicIds.clear()
@@ -87,7 +87,7 @@ export class Transitions {
       }
       const old = this.#row(topic, entry) as LiveRow
       const inFlight = old.session === this.#session
-      // A task that was cancelled in flight has no further attempt: there is nothing left to keep.
+      // A task that was cancelled in flight gets no further attempt, so there is nothing to keep.
       if (entry.onConflict === 'keep' && old.marked === 0)
         return { outcome: 'kept', dueMs: old.due_ms, inFlight, hint: null }
       this.#freed(topic, old)
@@ -206,7 +206,7 @@ export class Transitions {
       this.#count(topic, `${state}_swept`, swept)
       ended += swept
     }
-    // What this transaction has not written into the books yet counts, too.
+    // Adds the changes that this transaction has not written into the books yet.
     const dead =
       ((deadCount.get(topic) as number | undefined) ?? 0) + (this.#tally.get(topic)?.get('dead') ?? 0)
     const tooMany = Math.max(0, dead - deadMax)
@@ -220,7 +220,7 @@ export class Transitions {
     return { ended, dead: gone.length }
   }
 
-  /** The one condition that decides every claim (ledger.ts). */
+  /** Claims one task, if the condition for claims in ledger.ts is true. */
   #claimOne(
     topicName: string,
     topic: number,
@@ -228,13 +228,13 @@ export class Transitions {
     request: LedgerClaimRequest,
     time: StepTime,
   ): ClaimVerdict {
-    // Most tasks that ring simply wait, and their time has come: one statement sees that and takes them.
+    // Most tasks that ring are pending and due. One statement checks that and claims the task.
     const taken = this.#take(topicName, topic, place, request, request.nowMs, time)
     if (taken !== null) return taken
     const row = this.#row(topic, place)
     if (row === undefined) return { kind: 'gone' }
     if (this.#isHeld(row, time)) {
-      // The answer was lost, and the call is repeated.
+      // The stamp is the same: the answer to this claim was lost, and the call is repeated.
       if (row.stamp === request.stamp) return this.#intact(topicName, topic, row, time)
       return { kind: 'held', leaseEndInMs: (row.lease_ms as number) - time.steadyMs }
     }
@@ -252,14 +252,15 @@ export class Transitions {
       this.#end(topic, row, 'cancelled', time)
       return { kind: 'gone' }
     }
-    // As it was before that claim, with the loss counted. It has rung before, whatever the clock says now.
+    // The lease has expired. The task is made pending again, with one more lost lease, and then claimed. Its ring time
+    // is not checked: the task has rung before, even if the clock was set back meanwhile.
     this.#freed(topic, row)
     this.#statements.release.run(row.ring_ms, lost, row.updated_ms, topic, place.cell, place.key)
     const again = this.#take(topicName, topic, place, request, Number.MAX_SAFE_INTEGER, time)
     return again ?? { kind: 'suspect', hint: hintOf({ ...row, lost }) }
   }
 
-  /** Null: it does not wait, or not for this claim. */
+  /** Claims a pending task. Returns null if it is not pending, rings later, or is a suspect and not claimed alone. */
   #take(
     topicName: string,
     topic: number,
@@ -284,7 +285,9 @@ export class Transitions {
     return this.#intact(topicName, topic, { ...taken, cell: place.cell }, time)
   }
 
-  /** What is damaged must not be delivered, and must not hold up the others of its cell. */
+  /**
+   * Returns the claimed task. A damaged task becomes dead instead, so that it neither is delivered nor blocks its cell.
+   */
   #intact(topicName: string, topic: number, row: ClaimedRow & Place, time: StepTime): ClaimVerdict {
     if (isIntact(row)) return { kind: 'ours', task: claimedTaskOf(topicName, row) }
     this.#bury(topic, this.#row(topic, row) as LiveRow, 'payload', DAMAGED, false, time)
@@ -293,7 +296,7 @@ export class Transitions {
 
   #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, time: StepTime): LedgerSettled {
     const { kind } = outcome
-    // One statement sees that it is held, and moves it.
+    // One statement checks that the task is held under the stamp, and copies it to the ended tasks.
     if (kind === 'done' || kind === 'obsolete') {
       const state = ENDED_STATES.indexOf(kind)
       const tags = this.#statements.end.get(state, time.nowMs, topic, cell, key, this.#session, stamp)
@@ -304,7 +307,7 @@ export class Transitions {
       return ENDED
     }
     const row = this.#heldUnder(topic, { key, cell }, stamp)
-    // Settled before, lost, replaced: whatever it was, the task is not this holder's. Nothing changes.
+    // The claim is no longer valid: the task was settled, claimed again, replaced or rescheduled. Nothing changes.
     if (row === null) return STALE
     if (kind === 'dead') return this.#bury(topic, row, outcome.cause, outcome.error, outcome.failed, time)
     if (kind === 'lost') return this.#isHeld(row, time) ? STALE : this.#lose(topic, row, outcome.spread, time)
@@ -313,14 +316,17 @@ export class Transitions {
     return this.#again(topic, row, outcome.delayMs, kind === 'retry' ? outcome.error : null, time)
   }
 
-  /** Never started: to the place it had, as if it had not been claimed. */
+  /** Undoes the claim of a task whose handler was never started. The task keeps its place in the order. */
   #giveBack(topic: number, row: LiveRow): LedgerSettled {
     this.#freed(topic, row)
     this.#statements.giveBack.run(topic, row.cell, row.key)
     return { answer: 'settled', hint: hintOf(row) }
   }
 
-  /** A retry says what went wrong and counts a failure; a snooze does not. Both end a row of lost leases. */
+  /**
+   * Makes the task pending again after a retry or a snooze. A retry stores its error and counts a failure; a snooze
+   * does neither. Both reset the number of lost leases to 0.
+   */
   #again(
     topic: number,
     row: LiveRow,
@@ -335,7 +341,7 @@ export class Transitions {
     return { answer: 'settled', hint: hintOf({ ...row, failures, lost: 0 }, ringMs) }
   }
 
-  /** Its lease ran out: counted apart from failures. */
+  /** Counts a lost lease of a task whose lease has expired. Lost leases and failures have separate counters. */
   #lose(topic: number, row: LiveRow, spread: number, time: StepTime): LedgerSettled {
     const lost = row.lost + 1
     const lapse = lapseOf(row, lost)
@@ -358,7 +364,7 @@ export class Transitions {
     failed: boolean,
     time: StepTime,
   ): LedgerSettled {
-    // A second death of a key takes the place of the first.
+    // A key has at most one dead task, so the earlier dead task of the key is purged.
     this.#purgeOne(topic, row.cell, row.key)
     const failures = row.failures + (failed ? 1 : 0)
     this.#freed(topic, row)
@@ -377,7 +383,7 @@ export class Transitions {
     return ENDED
   }
 
-  /** Counts one claim less, if the row was claimed in this session. */
+  /** Decrements the counter of claimed tasks if the row was claimed in this session. */
   #freed(topic: number, { session }: LiveRow): void {
     if (session === this.#session) this.#count(topic, 'claimed', -1)
   }
@@ -394,7 +400,7 @@ export class Transitions {
     if (tags !== null) for (const tag of tagsOf(tags)) this.#statements.untag.run(topic, tag, cell, key)
   }
 
-  /** False when the key has a live task. */
+  /** Inserts the task. Returns false if the key already has a live task. */
   #insert(topic: number, entry: NewEntry, dueMs: number, nowMs: number): boolean {
     const { key, cell, priority, tags, body } = entry
     const { changes } = this.#statements.insert.run(
@@ -416,7 +422,10 @@ export class Transitions {
     return true
   }
 
-  /** Taken in blocks, each in a transaction: what is undone takes its block along. */
+  /**
+   * Returns a new generation. Generations are reserved in blocks, in the current transaction. If that transaction is
+   * rolled back, the block is no longer reserved, and `undone` discards the rest of it.
+   */
   #newGeneration(): number {
     if (this.#nextGeneration === this.#lastGeneration) {
       this.#lastGeneration = this.#statements.generations.get(GENERATIONS) as number
@@ -434,7 +443,9 @@ export class Transitions {
     return row !== undefined && row.session === this.#session && row.stamp === stamp ? row : null
   }
 
-  /** A live claim is a lease that has not ended, of this session: who held it in an earlier one is gone. */
+  /**
+   * Returns true if the claim is of this session and its lease has not expired. Claims of earlier sessions are invalid.
+   */
   #isHeld(row: LiveRow, { steadyMs }: StepTime): boolean {
     return row.session === this.#session && (row.lease_ms as number) > steadyMs
   }
@@ -468,23 +479,23 @@ function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 
-/** What a lease that ran out makes of a task, if it does not simply wait again. */
+/** Returns how a task with an expired lease ends, or null if the task becomes pending again. */
 function lapseOf({ marked, started }: LiveRow, lost: number): Lapse | null {
   if (marked === 1) return { kind: 'cancelled' }
-  // Only a start that was recorded, with nothing else running beside it, can convict; and the third loss in a row. A hint
-  // may be older than a replay, and have a task claimed alone that lost nothing since.
+  // A task is poison only if its start was recorded while it ran alone, and this is its third lost lease in a row. The
+  // number is checked, too: a hint from before a replay can claim a task alone that has lost no lease since the replay.
   if (started !== STARTED_ALONE || lost <= LOSSES_OF_A_SUSPECT) return null
   return { kind: 'poison', error: poisonText(lost) }
 }
 
-/** A topic that never had a task; no row is its. */
+/** Id for a topic that does not exist because it never had a task. No row has this id. */
 const NO_TOPIC = -1
 
-/** Ids that one writing takes in advance. */
+/** Number of generations in a reserved block. */
 const GENERATIONS = 1_000
 
 function prepareAll(database: Database) {
-  // The connection may be the user's, and set to answer with BigInts.
+  // safeIntegers(false): the connection may belong to the user, who may have set it to return BigInts.
   const prepare = (sql: string): Statement => database.prepare(sql).safeIntegers(false)
   const writes = Object.entries(WRITES).map(([name, sql]) => {
     const statement = prepare(sql)

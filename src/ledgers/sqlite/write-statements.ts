@@ -1,4 +1,4 @@
-/** What transitions.ts says to SQLite. */
+/** The SQL statements of transitions.ts. */
 import { ALONE, DEAD, STARTED_ALONE } from '../rows.ts'
 
 const AT = 'topic = ? AND cell = ? AND key = ?'
@@ -48,5 +48,5 @@ export const WRITES = {
       WHERE topic = ? AND state = ${DEAD} ORDER BY ended_ms LIMIT ?`,
 } as const
 
-/** Of these only the first column is wanted. */
+/** Names of the statements that return only the first column of each row. */
 export const PLUCKED: ReadonlySet<string> = new Set(['topic', 'generations', 'end', 'deadCount'])

@@ -1,4 +1,4 @@
-/** The other side of threaded-writer.ts: group commit in a thread of its own, on a connection of its own. */
+/** The worker thread that threaded-writer.ts starts. It writes with group commit, on its own connection. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
@@ -22,7 +22,7 @@ export type Answer =
   | { readonly id: number; readonly answer: unknown }
   | { readonly id: number; readonly error: PortableError }
 
-/** An error as it crosses threads. */
+/** An error in a form that can be sent to another thread. */
 export interface PortableError {
   readonly code: string | null
   readonly message: string
@@ -36,7 +36,7 @@ function serve(data: WriterData): void {
   const transitions = new Transitions(database, data.session)
   const committer = new Committer(database, transitions, systemClock, data.callTimeoutMs, data.where)
   let answers: Answer[] = []
-  // What one commit answers is sent in one message.
+  // All answers of one commit are sent in one message.
   const send = (answer: Answer) => {
     if (answers.push(answer) > 1) return
     queueMicrotask(() => {
