@@ -1,4 +1,4 @@
-/** Lists as array literals of PostgreSQL: one parameter for a thousand tasks. */
+/** Writes lists as array literals of PostgreSQL, so that a statement has one parameter for a column of many tasks. */
 import type { Place } from '../../timetable.ts'
 
 const QUOTED = /["\\]/

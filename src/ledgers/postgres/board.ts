@@ -16,7 +16,10 @@ import type { Listener } from './listener.ts'
 import { toTocsinError } from './driver-errors.ts'
 import { type BeatRow, BOARD, type RecordRow } from './statements/board.ts'
 
-/** The board of many processes, in the ledger's database. Each call is one statement in a transaction of its own, which works behind every pooler. */
+/**
+ * The board of many processes, in the ledger's database. Each statement is a transaction of its own, so the board works
+ * behind every connection pooler.
+ */
 export class PostgresBoard implements Board {
   readonly isShared = true
   readonly #database: Database
@@ -32,7 +35,7 @@ export class PostgresBoard implements Board {
     const values = [card.id, card.edition, JSON.stringify(card)]
     const rows = (await this.#ask('beat', BOARD.beat.text, values)) as BeatRow[]
     const heartbeats = rows.map(([id, beats, edition, ageMs]): Heartbeat => ({ id, beats, edition, ageMs }))
-    // The node's own row is always there. The columns about the board are the same in each row.
+    // The result has at least one row, that of the node itself. The columns about the board are the same in each row.
     const [, , , , revision, nowMs] = rows[0] as BeatRow
     return { heartbeats, revision, nowMs }
   }
@@ -60,7 +63,7 @@ export class PostgresBoard implements Board {
     for (;;) {
       const [row] = await this.#ask('create', BOARD.create.text, [topic, slots, slotBy], deadlineMs)
       if (row !== undefined) return recordOf(row as RecordRow)
-      // Another process created it meanwhile, after the snapshot of this statement. The next statement sees it.
+      // Another process created the record after the snapshot of this statement. The next statement sees the record.
     }
   }
 
@@ -77,7 +80,8 @@ export class PostgresBoard implements Board {
       const [isOurs, ...rest] = row as [boolean, ...RecordRow]
       const record = recordOf(rest)
       if (isOurs || record.version !== expected) return { isOurs, record }
-      // It changed while the statement waited for the row lock, after its snapshot. The next statement sees the change.
+      // The record changed while the statement waited for the row lock, after its snapshot. The next statement sees the
+      // change.
     }
   }
 
@@ -114,12 +118,14 @@ export class PostgresBoard implements Board {
     return end
   }
 
-  /** The connections belong to the ledger, which closes them. */
+  /** Ends the listeners. The connections stay open, because the ledger closes them. */
   async close(): Promise<void> {
     for (const end of this.#ends) end()
   }
 
-  /** Every statement of the board is repeatable. */
+  /**
+   * Runs a statement of the board. Every statement of the board is repeatable: running it twice has the same effect.
+   */
   async #ask(
     doing: string,
     text: string,
@@ -129,7 +135,8 @@ export class PostgresBoard implements Board {
     try {
       return await this.#database.query(text, values, { doing, deadlineMs, isRepeatable: true })
     } catch (error) {
-      // Rolled back too often, as may happen if the default isolation level is stricter than READ COMMITTED.
+      // The statement was rolled back too often. This may happen if the default isolation level is stricter than READ
+      // COMMITTED.
       throw toTocsinError(error, this.#database.where, doing, true, true)
     }
   }

@@ -11,7 +11,7 @@ import { NOTIFY_WITHIN_MS, type StatementRunner } from './statement-runner.ts'
 import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
-/** The part of a client of the package pg that is used. The adapters of tocsin/drizzle and the like provide the same. */
+/** The part of a pg client that Tocsin uses. The adapters, such as tocsin/drizzle, provide the same interface. */
 export interface CallerClient {
   query(text: string, values: unknown[]): Promise<unknown>
 }
@@ -22,18 +22,18 @@ export interface CallerTransactionParts {
   readonly database: Database
   readonly writes: Writes
   readonly topic: (name: string) => Promise<TopicName>
-  /** Throws unless the client's database has this ledger. */
+  /** Throws if the client's database does not contain this ledger. */
   readonly checkLedger: (client: CallerClient, query: Query) => Promise<void>
 }
 
 type Write<T> = (runner: StatementRunner, topic: TopicName) => Promise<T>
 
 /**
- * Writes of one `{ tx }`. The caller may end the transaction at any moment without awaiting them. So each write first
- * reads the transaction's id, and every statement does nothing in a transaction with another id.
+ * The writes in one `{ tx }`. The caller may end the transaction without awaiting these writes. So each write first
+ * reads the id of the transaction. A statement that runs in a transaction with another id does nothing.
  */
 export class CallerTransaction implements LedgerTransaction {
-  /** Null: the commit feed reports the writes. */
+  /** Null because the commit feed reports the writes. */
   readonly ended = null
   readonly isSynchronous = false
   readonly #client: CallerClient
@@ -89,7 +89,8 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   async #write<T>(name: string, work: Write<T>): Promise<T> {
-    // Sent before anything is awaited: a COMMIT that the caller sends without awaiting this call then comes after it.
+    // This query is sent before anything is awaited. So it runs before a COMMIT that the caller sends without awaiting
+    // this call.
     const idRead = this.#currentId()
     idRead.catch(() => {})
     const topic = await this.#parts.topic(name)
@@ -142,8 +143,9 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   /**
-   * Adds the tasks to the commit feed, before they are written: this statement fails where no transaction is open. If the
-   * transaction ends between the two, the feed names tasks that do not exist, which readers of the feed ignore.
+   * Adds the tasks to the commit feed, before the tasks are written: this statement fails if no transaction is open. If
+   * the transaction ends between the two statements, the feed names tasks that were not written. Readers of the feed
+   * ignore them.
    */
   async #feed(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<void> {
     if (places.length === 0) return this.#checkOpen(runner)
@@ -156,8 +158,8 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   /**
-   * Throws if the transaction is over. A statement that runs after its end finds no task, so 'not-found' for all of them
-   * may mean just that. Outside a transaction every statement has an id of its own.
+   * Throws if the transaction has ended. A statement that runs after the end finds no task. So 'not-found' for all
+   * tasks may mean that the transaction has ended. Outside a transaction, every statement has another transaction id.
    */
   async #checkOpen({ transactionId }: StatementRunner): Promise<void> {
     if (transactionId !== (await this.#currentId())) throw noOpenTransaction()
@@ -169,26 +171,28 @@ export class CallerTransaction implements LedgerTransaction {
 
   readonly #query: Query = async (text, values) => {
     const { database } = this.#parts
-    // As texts: drivers convert numbers and lists differently, PostgreSQL converts texts the same way for all of them.
+    // All values are sent as texts. Drivers convert numbers and lists differently, but PostgreSQL always converts texts
+    // alike.
     const texts = values.map((value) => (value === null ? null : `${value as string | number | boolean}`))
     try {
       return rowsOf(await this.#client.query(database.textFor(text), texts))
     } catch (error) {
       if (isTransactionAborted(error))
         throw badTx("an earlier statement of your transaction failed; PostgreSQL accepts only 'ROLLBACK' now")
-      // Passed as repeatable: nothing counts before the caller's commit, so a lost answer leaves nothing unknown.
+      // isRepeatable is true: nothing takes effect before the caller's commit, so a lost answer does not make the
+      // outcome unknown.
       throw toTocsinError(error, database.where, 'a write in your transaction', true, true)
     }
   }
 }
 
-/** Rows as lists, in the order of the columns. */
+/** Returns each row as a list of its values, in the order of the columns. */
 function rowsOf(answer: unknown): unknown[][] {
   const { rows } = answer as { rows: object[] }
   return rows.map((row) => Object.values(row))
 }
 
-/** Writes one batch after the other. A statement takes each key once, and at most BATCH_MAX of them. */
+/** Writes the tasks in batches, one after the other. A batch has at most BATCH_MAX tasks, and each key only once. */
 async function inBatches<P extends Place, A>(
   places: readonly P[],
   write: (places: readonly P[]) => Promise<readonly A[]>,

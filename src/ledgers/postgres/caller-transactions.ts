@@ -5,13 +5,16 @@ import type { Database } from './database.ts'
 import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
-/** Checks the `{ tx }` of a caller, and writes in that transaction, on the caller's connection. */
+/** Checks the `{ tx }` of a caller. Writes in the transaction of that `{ tx }`, on the caller's connection. */
 export class CallerTransactions {
   readonly #database: Database
   readonly #writes: Writes
   readonly #ledgerId: string
   readonly #topic: (name: string) => Promise<TopicName>
-  /** Id of the ledger in each client's database, null if it has none. Looked up once: a connection never changes its database. */
+  /**
+   * The id of the ledger in each client's database, or null if the database has no ledger. It is read once per client,
+   * because a connection never changes its database.
+   */
   readonly #ledgerIds = new WeakMap<object, Promise<string | null>>()
 
   constructor(
@@ -47,7 +50,10 @@ export class CallerTransactions {
   }
 }
 
-/** In two statements: one that names a missing table would abort the caller's transaction. */
+/**
+ * Reads the id of the ledger. First checks that the table exists: a statement on a missing table would abort the
+ * caller's transaction.
+ */
 async function ledgerIdOf(query: Query): Promise<string | null> {
   const [found] = await query(TRANSACTIONS.hasLedger.text, [])
   if (found?.[0] !== true) return null

@@ -1,5 +1,10 @@
-/** The channel of LISTEN and NOTIFY. All ledgers of a database share it. The payload is a topic's name, or begins with '?'. */
+/**
+ * The channel of LISTEN and NOTIFY. All ledgers of a database share this channel. The payload is the name of a topic,
+ * or begins with '?'.
+ */
 export const CHANNEL = 'tocsin'
 
-/** Payload: the board has changed. Other versions of Tocsin ignore payloads that begin with '?' and that they do not know. */
+/**
+ * The payload that reports a change of the board. Every version of Tocsin ignores unknown payloads that begin with '?'.
+ */
 export const BOARD_CHANGED = '?board'

@@ -6,40 +6,40 @@ import { isLockTimeout, isRetryable, toTocsinError } from './driver-errors.ts'
 import { asStep } from './prepared-steps.ts'
 import type { StatementRunner } from './statement-runner.ts'
 
-/** A statement that was rolled back by a deadlock or a serialization failure is sent at most this many times. */
+/** The maximum number of attempts for a statement that a deadlock or a serialization failure rolls back. */
 const TRIES = 3
 
 /**
- * How long a batch waits for row locks of other transactions. Then it is split, so that only the tasks that are locked
- * wait for longer.
+ * How long a batch waits for row locks of other transactions. After this time the batch is split, so that only the
+ * locked tasks wait for longer.
  */
 const BATCH_LOCK_TIMEOUT_MS = 100
 
-/** Part of a call's time that is kept for the answer to come back: the lock timeout ends this long before the deadline. */
+/** The lock timeout ends this long before the deadline of the call, so that the answer can still arrive in time. */
 const ANSWER_MS = 50
 
-/** Type OID of bigint. */
+/** The type OID of bigint. */
 const INT8 = 20
 
 export interface StatementCall {
-  /** For messages: 'schedule', 'claim', … */
+  /** The name of the call in error messages: 'schedule', 'claim', … */
   readonly doing: string
-  /** On the monotonic clock. */
+  /** The deadline, as a time of the monotonic clock. */
   readonly deadlineMs: number
-  /** A second time changes nothing. */
+  /** True if running the statement twice has the same effect as running it once. */
   readonly isRepeatable: boolean
-  /** Waits for row locks until the deadline, instead of for BATCH_LOCK_TIMEOUT_MS. */
+  /** True if the statement waits for row locks until the deadline, instead of for BATCH_LOCK_TIMEOUT_MS. */
   readonly isPatient?: boolean
 }
 
-/** How values are parsed. */
+/** Returns the parser for the values of a PostgreSQL type. */
 export interface TypeParsers {
   getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown
 }
 
 /**
- * A pool of connections on which every call has a deadline. When a deadline passes, the connection is destroyed: a late
- * answer on it must not be taken for the answer to the next statement.
+ * A pool of connections on which every call has a deadline. When the deadline of a call passes, its connection is
+ * destroyed. Otherwise a late answer could be taken for the answer to the next statement on that connection.
  */
 export class Database {
   readonly #pool: Pool
@@ -47,7 +47,7 @@ export class Database {
   readonly #callTimeoutMs: number
   readonly #notifyWithinMs: number
   readonly types: TypeParsers
-  /** For messages: host, port and database. */
+  /** Host, port and database, for error messages. */
   readonly where: string
   readonly recordClock: RecordClock
   #hasSteps = false
@@ -64,24 +64,25 @@ export class Database {
     this.#clock = clock
     this.#callTimeoutMs = callTimeoutMs
     this.types = {
-      // Every bigint of the ledger is an instant or a counter, and fits a number.
+      // Parsed as numbers: every bigint of the ledger is an instant or a counter, and a number can represent it
+      // exactly.
       getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)),
     }
     this.where = where
     this.recordClock = new RecordClock(clock)
   }
 
-  /** Deadline of a call that starts now. */
+  /** Returns the deadline of a call that starts now. */
   deadlineMs(): number {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
   }
 
-  /** Runs the statements of one call. */
+  /** Returns a runner for the statements of one call. */
   runner(call: StatementCall): StatementRunner {
     const leftMs = call.deadlineMs - this.#clock.monotonicNow() - ANSWER_MS
     const lockTimeoutMs = call.isPatient === true ? leftMs : Math.min(leftMs, BATCH_LOCK_TIMEOUT_MS)
     return {
-      // At least 1: for PostgreSQL, 0 means no limit.
+      // At least 1, because PostgreSQL takes a lock_timeout of 0 as no limit.
       lockTimeoutMs: Math.max(1, Math.floor(lockTimeoutMs)),
       transactionId: null,
       notifyWithinMs: this.#notifyWithinMs,
@@ -89,17 +90,22 @@ export class Database {
     }
   }
 
-  /** From now on, calls the functions of prepared-steps.ts: they exist in the database. */
+  /**
+   * Makes later calls use the functions of prepared-steps.ts. To be called when these functions exist in the database.
+   */
   useSteps(): void {
     this.#hasSteps = true
   }
 
-  /** Returns the text to send for a statement: a call of its function, if there is one. */
+  /**
+   * Returns the text to send for a statement: a call of its function if the function exists, otherwise the statement
+   * itself.
+   */
   textFor(text: string): string {
     return this.#hasSteps ? asStep(text) : text
   }
 
-  /** Runs one repeatable statement, with the whole call timeout. */
+  /** Runs one repeatable statement as a call of its own, with the full call timeout. */
   ask(doing: string, text: string, values: readonly unknown[] = []): Promise<unknown[][]> {
     return this.query(text, values, { doing, deadlineMs: this.deadlineMs(), isRepeatable: true })
   }
@@ -120,7 +126,9 @@ export class Database {
     }
   }
 
-  /** Runs several statements on one connection, which always goes back to the pool. */
+  /**
+   * Runs several statements on one connection. Then releases the connection, or destroys it if it is no longer usable.
+   */
   async session<T>(work: (client: PoolClient) => Promise<T>, call: StatementCall): Promise<T> {
     try {
       return await this.#within(call, work)
@@ -132,7 +140,8 @@ export class Database {
   async #within<T>(call: StatementCall, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#connect(call)
     let isReusable = false
-    // A connection that breaks between two statements emits an event, which would end the process if it had no listener.
+    // A connection that breaks between two statements emits an 'error' event. Without a listener, the event would end
+    // the process.
     const onError = () => {}
     client.on('error', onError)
     try {
@@ -142,7 +151,7 @@ export class Database {
       isReusable = true
       return result
     } catch (error) {
-      // An error of the statement itself leaves the connection usable.
+      // After an error of the statement itself, the connection is still usable.
       isReusable = isStatementError(error)
       throw isReusable ? error : this.#errorOf(error, call, true)
     } finally {
@@ -157,7 +166,7 @@ export class Database {
     if (leftMs <= 0) throw this.#errorOf(new Error('the deadline has passed'), call, false)
     let isTooLate = false
     const connecting = this.#pool.connect()
-    // A connection that comes after the deadline goes back to the pool.
+    // If the pool provides the connection only after the deadline, the connection is released at once.
     connecting.then((client) => isTooLate && client.release()).catch(() => {})
     try {
       return await withDeadline(this.#clock, leftMs, connecting, () => new Error('no connection in time'))
@@ -168,7 +177,7 @@ export class Database {
   }
 
   #errorOf(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
-    // The caller checks for these itself.
+    // The callers of this class handle these two kinds of errors themselves.
     if (!TocsinError.is(error) && isSent && (isRetryable(error) || isLockTimeout(error))) return error
     return toTocsinError(error, this.where, doing, isRepeatable, isSent)
   }
@@ -179,7 +188,7 @@ function isStatementError(error: unknown): boolean {
   return typeof code === 'string' && severity === 'ERROR'
 }
 
-/** Closes the socket at once. An orderly end would wait for an answer, for ever if the server is silent. */
+/** Closes the socket at once. A regular end of the connection would wait for the server, possibly for ever. */
 function destroy(client: PoolClient): void {
   const { connection } = client as unknown as { connection?: { stream?: { destroy?: () => void } } }
   connection?.stream?.destroy?.()

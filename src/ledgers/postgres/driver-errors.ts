@@ -2,10 +2,16 @@
 import { describeError, TocsinError } from '../../errors.ts'
 import { badTx } from '../../values/tx.ts'
 
-/** ORMs wrap the driver's error in errors of their own. The SQLSTATE is searched for in at most this many layers. */
+/**
+ * The maximum number of nested errors in which the SQLSTATE is searched for: ORMs wrap the driver's error in their own
+ * errors.
+ */
 const WRAPPERS_MAX = 4
 
-/** Returns the SQLSTATE, or '' if the connection failed and there is none. Codes like 'P2028' are Prisma's own. */
+/**
+ * Returns the SQLSTATE of the error, or '' if it has none because the connection failed. Codes like 'P2028' are
+ * Prisma's own, and no SQLSTATEs.
+ */
 function sqlStateOf(error: unknown): string {
   for (let one = error, depth = 0; one !== null && typeof one === 'object' && depth < WRAPPERS_MAX; depth++) {
     const { code, cause, originalCode } = one as { code?: unknown; cause?: unknown; originalCode?: unknown }
@@ -16,22 +22,34 @@ function sqlStateOf(error: unknown): string {
   return ''
 }
 
-/** An earlier statement of the transaction failed: PostgreSQL accepts only its end now (in_failed_sql_transaction). */
+/**
+ * Returns true if an earlier statement of the transaction failed. Then PostgreSQL only accepts the end of the
+ * transaction (in_failed_sql_transaction).
+ */
 export function isTransactionAborted(error: unknown): boolean {
   return sqlStateOf(error) === '25P02'
 }
 
-/** Another transaction held a row for longer than lock_timeout (lock_not_available). Nothing was written. */
+/**
+ * Returns true if another transaction held a row lock for longer than lock_timeout (lock_not_available). The statement
+ * wrote nothing.
+ */
 export function isLockTimeout(error: unknown): boolean {
   return sqlStateOf(error) === '55P03'
 }
 
-/** A deadlock or a serialization failure: the statement was rolled back, and can be retried as it is. */
+/**
+ * Returns true for a deadlock or a serialization failure. PostgreSQL rolled the statement back, and the same statement
+ * can be retried.
+ */
 export function isRetryable(error: unknown): boolean {
   return ['40001', '40P01'].includes(sqlStateOf(error))
 }
 
-/** Goes away by itself: a deadlock, a lock, a server that is full, shutting down or unreachable. */
+/**
+ * Returns true if a later attempt may succeed: after a deadlock, a lock timeout, or if the server is full, shutting
+ * down or unreachable.
+ */
 export function isTransient(error: unknown): boolean {
   return /^(40|53|55P03|57|08)/.test(sqlStateOf(error))
 }
@@ -42,7 +60,10 @@ export function noOpenTransaction(): TocsinError {
   )
 }
 
-/** The server answered, and did not carry out the statement. False if the connection failed: the outcome is unknown then. */
+/**
+ * Returns true if the server answered that it did not carry out the statement. Returns false if the connection failed,
+ * because then the outcome is unknown.
+ */
 export function isStatementRejected(error: unknown): boolean {
   const state = sqlStateOf(error)
   const severity: unknown = (error as { severity?: unknown } | null)?.severity
@@ -50,8 +71,8 @@ export function isStatementRejected(error: unknown): boolean {
 }
 
 /**
- * `isRepeatable`: a second time changes nothing, so a lost answer leaves nothing unknown. `isSent`: the statement was
- * under way when the error came.
+ * Translates an error of the driver. `isRepeatable` is true if the statement can be sent again without another effect:
+ * a lost answer is then no 'unknown-outcome'. `isSent` is true if the statement was sent before the error occurred.
  */
 export function toTocsinError(
   error: unknown,
@@ -107,7 +128,7 @@ export function toTocsinError(
 function hint(state: string, says: string): string {
   if (state.startsWith('28')) return '. Check user and password'
   if (state === '3D000') return '. Create the database first: createdb <name>'
-  // The tables exist, and belong to another role.
+  // The tables exist, but belong to another role.
   if (state === '42501' && !/(schema|database)/.test(says))
     return '. Open it with the role that made the tables, or grant what docs/postgres.md names'
   if (state === '42501')

@@ -9,10 +9,16 @@ import type { StatementRunner } from './statement-runner.ts'
 import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
-/** How long settling waits for a row lock; then the transaction is rolled back, and the task is retried later. */
+/**
+ * How long settling waits for a row lock. After this time, the transaction is rolled back, and the task is retried
+ * later.
+ */
 const LOCK_TIMEOUT_MS = 1_000
 
-/** Statements that end a transaction or begin another one. A handler may use savepoints, so ROLLBACK TO is not among them. */
+/**
+ * Matches statements that end a transaction or begin another one. It does not match ROLLBACK TO, because a handler may
+ * use savepoints.
+ */
 const TRANSACTION_CONTROL =
   /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
 
@@ -21,7 +27,7 @@ export interface OpenHandlerTransactionParts {
   readonly textFor: (text: string) => string
   readonly writes: Writes
   readonly topic: (name: string) => Promise<TopicName>
-  /** Gives the answer of a statement a deadline, and translates its errors. */
+  /** Waits for the answer of a statement until a deadline, and translates errors. */
   readonly inTime: <T>(answer: Promise<T>) => Promise<T>
 }
 
@@ -30,15 +36,23 @@ interface Answer {
   readonly command: string
 }
 
-/** One transaction of a handler, from BEGIN to COMMIT or ROLLBACK. It gives its connection back to the pool at the end. */
+/**
+ * One transaction of a handler, from BEGIN to COMMIT or ROLLBACK. At the end, its connection is released to the pool.
+ */
 export class OpenHandlerTransaction implements HandlerTransaction {
   readonly tx: Tx
   readonly #client: PoolClient
   readonly #parts: OpenHandlerTransactionParts
   #isOpen = true
-  /** False while a statement may be under way, or the other end may be silent: the pool must discard the connection. */
+  /**
+   * False while a statement may be running, or while the server may not respond. Then the pool must discard the
+   * connection.
+   */
   #isReusable = false
-  /** First error of a statement of the handler. It may have caught the error, but PostgreSQL has aborted the transaction. */
+  /**
+   * The first error of a statement of the handler. Even if the handler caught the error, PostgreSQL has aborted the
+   * transaction.
+   */
   #firstError: unknown
   #id: unknown
 
@@ -50,7 +64,8 @@ export class OpenHandlerTransaction implements HandlerTransaction {
 
   async run(work: (transaction: HandlerTransaction) => Promise<boolean>): Promise<boolean> {
     const client = this.#client
-    // A connection that breaks between two statements emits an event, which would end the process if it had no listener.
+    // A connection that breaks between two statements emits an 'error' event. Without a listener, the event would end
+    // the process.
     const onError = () => {}
     client.on('error', onError)
     try {
@@ -71,7 +86,8 @@ export class OpenHandlerTransaction implements HandlerTransaction {
   readonly settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
     const { writes, textFor } = this.#parts
     const topic = await this.#parts.topic(topicName)
-    // A text of several statements ('UPDATE …; COMMIT') passes the guard. What it committed stays; the task is retried.
+    // A text of several statements ('UPDATE …; COMMIT') passes the check of TRANSACTION_CONTROL. Its commit cannot be
+    // undone, and the task is retried.
     if ((await this.#currentId()) !== this.#id)
       throw badTx(
         'the handler ended its transaction itself: what it wrote before that is committed, and the next attempt writes it again. Leave COMMIT and ROLLBACK to Tocsin',
@@ -94,7 +110,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     return rows.length === held.length
   }
 
-  /** Commits or rolls back. Returns whether it committed. */
+  /** Commits the transaction if `isWanted` is true, and rolls it back otherwise. Returns true if it committed. */
   async #end(isWanted: boolean): Promise<boolean> {
     this.#isOpen = false
     const { command } = await this.#query(isWanted ? 'COMMIT' : 'ROLLBACK')
@@ -122,7 +138,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     return inTime(this.#client.query(statement)) as Promise<Answer>
   }
 
-  /** The client as the handler gets it. Everything works, except for what would end the transaction or the connection. */
+  /** Returns the client for the handler. It rejects everything that would end the transaction or the connection. */
   #guardedClient(): Tx {
     const query = (...args: unknown[]) => this.#handlerQuery(args)
     return new Proxy(this.#client, {
@@ -135,7 +151,10 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     }) as unknown as Tx
   }
 
-  /** The `query` of the guarded client, in all the forms that pg has: text or object, promise or callback. */
+  /**
+   * The `query` of the guarded client. It accepts all forms of arguments that pg accepts: text or object, promise or
+   * callback.
+   */
   #handlerQuery(args: readonly unknown[]): Promise<unknown> {
     const [first] = args
     const text = typeof first === 'object' ? (first as { text?: unknown } | null)?.text : first

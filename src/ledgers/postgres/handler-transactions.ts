@@ -8,8 +8,8 @@ import { OpenHandlerTransaction } from './handler-transaction.ts'
 import type { TopicName, Writes } from './writes.ts'
 
 /**
- * Transactions in which handlers write, and in which their outcomes are recorded. They use connections of their own: a
- * handler may run for long, and claims and lease renewals must not wait for its connection.
+ * The transactions in which handlers write, and in which the outcomes of their tasks are recorded. These transactions
+ * use separate connections, because a handler may run for long, and claims and lease extensions must not wait for it.
  */
 export class HandlerTransactions {
   readonly #pool: Pool
@@ -38,7 +38,10 @@ export class HandlerTransactions {
     this.#topic = topic
   }
 
-  /** Commits if `work` returns true, and rolls back otherwise. Returns whether it committed. */
+  /**
+   * Runs `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns true if it
+   * committed.
+   */
   async run(
     work: (transaction: HandlerTransaction) => Promise<boolean>,
     signal: AbortSignal,
@@ -59,8 +62,8 @@ export class HandlerTransactions {
   }
 
   /**
-   * Waits for a free connection. Returns false if the signal aborts first. The pool's own queue is not used: its timeout
-   * is the ledger's call timeout, and a handler may wait for as long as its topic's timeout.
+   * Waits for a free connection. Returns false if the signal aborts first. The pool's own queue is not used, because
+   * its timeout is the ledger's call timeout, and a handler may wait longer, until the timeout of its topic.
    */
   async #acquireTurn(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false
@@ -93,13 +96,13 @@ export class HandlerTransactions {
     try {
       return await this.#inTime(connecting, false)
     } catch (error) {
-      // A connection that comes after the timeout goes back to the pool.
+      // If the pool provides the connection only after the timeout, the connection is released at once.
       connecting.then((client) => client.release()).catch(() => {})
       throw error
     }
   }
 
-  /** Gives the answer a deadline, and translates errors. `isSent` is false while connecting. */
+  /** Waits for the answer until a deadline, and translates errors. `isSent` is false while connecting. */
   async #inTime<T>(answer: Promise<T>, isSent: boolean): Promise<T> {
     try {
       const late = () => new Error('no answer in time')
@@ -112,7 +115,7 @@ export class HandlerTransactions {
           {},
           error,
         )
-      // Passed as repeatable: a retry is a new attempt of the task, in a transaction of its own.
+      // isRepeatable is true: a retry is a new attempt of the task, in a new transaction.
       throw toTocsinError(error, this.#database.where, "a handler's transaction", true, isSent)
     }
   }

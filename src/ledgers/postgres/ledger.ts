@@ -58,8 +58,8 @@ export interface PostgresParts {
 }
 
 /**
- * Parallel statement queues per topic and kind of step. A key always uses the same queue, so its steps keep their order.
- * More queues would mean smaller batches and more statements. Must be a power of two.
+ * Parallel statement queues per topic and kind of step. A key always uses the same queue, so its steps keep their
+ * order. More queues would mean smaller batches and more statements. Must be a power of two.
  */
 const STATEMENT_QUEUES = 2
 
@@ -376,7 +376,10 @@ export class PostgresLedger implements Ledger {
     return all
   }
 
-  /** Settles tasks whose rows another transaction holds. Each round is a statement of the call, so its deadline ends the loop. */
+  /**
+   * Settles tasks whose rows another transaction holds. Each round is a statement of the call, so its deadline ends the
+   * loop.
+   */
   async #settleLater(
     writes: Writes,
     runner: StatementRunner,

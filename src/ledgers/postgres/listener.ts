@@ -5,20 +5,20 @@ import type { Random } from '../../random.ts'
 import { BOARD_CHANGED, CHANNEL } from './channel.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 
-/** Delay before the listener reconnects. */
+/** The delay before the listener reconnects. */
 const RECONNECT_MS = 1_000
-/** Interval of a health check: without one, a connection that broke silently would never be noticed. */
+/** The interval of the health check. Without it, the listener would never notice a connection that broke silently. */
 const CHECK_MS = 10_000
-/** Time that a NOTIFY to this process itself may take to arrive. */
+/** The maximum time in which a NOTIFY that this process sends to itself must arrive. */
 const ECHO_MS = 2_000
 
 /**
- * Receives a NOTIFY when any process writes a task that rings soon, or changes the board. It has a connection of its own,
- * opened for the first listener. Notifications are lost while the connection is down, so after each reconnect every topic
- * and the board count as changed.
+ * Receives a NOTIFY when any process writes a task that rings soon, or changes the board. The listener has its own
+ * connection, which is opened when the first callback is added. Notifications are lost while the connection is down. So
+ * after each reconnect, the listener reports a change of every topic and of the board.
  *
- * Behind a pooler in transaction mode, LISTEN never receives anything. A NOTIFY to this process itself detects that. Then
- * the listener stops, and tasks are found by polling.
+ * Behind a pooler in transaction mode, LISTEN never receives anything. To detect this, the process sends a NOTIFY to
+ * itself. If that NOTIFY does not arrive, the listener stops, and the ledger falls back to polling.
  */
 export class Listener {
   readonly #pool: Pool
@@ -45,9 +45,9 @@ export class Listener {
     return () => this.#listeners.delete(onNear)
   }
 
-  /** Calls `onChange` when the board may have changed. Uses the same connection. */
+  /** Calls `onChange` when the board may have changed. Uses the connection of `listen`. */
   listenToBoard(onChange: () => void): () => void {
-    // An object for each call: the same function may be registered twice, and removed once.
+    // Each call has its own object, because the same function may be added twice and removed once.
     const listener = { onChange }
     this.#boardListeners.add(listener)
     this.#running ??= this.#run()
@@ -60,7 +60,8 @@ export class Listener {
   }
 
   async #run(): Promise<void> {
-    // The listener keeps one connection, and a handler's transaction may keep another. One more must remain for the rest.
+    // The listener keeps one connection, and a handler's transaction may keep another. All other calls need at least
+    // one more.
     if ((this.#pool.options.max ?? 10) < 3) return
     while (!this.#stop.signal.aborted) {
       const client = await this.#connected()
@@ -79,11 +80,12 @@ export class Listener {
     const connecting = this.#pool.connect()
     try {
       const client = await Promise.race([connecting, this.#stopped()])
-      // The listener was closed while the caller's pool had no free connection: a late one goes back to the pool.
+      // The listener was closed while it waited for a free connection of the caller's pool. If one comes later, it is
+      // released.
       if (client === null) connecting.then((late) => late.release()).catch(() => {})
       return client
     } catch {
-      // Not logged: the ledger's own calls fail, too, and report it.
+      // The error is not logged, because the ledger's own calls fail, too, and report it.
       return null
     }
   }
@@ -96,7 +98,7 @@ export class Listener {
     })
   }
 
-  /** Listens until the connection ends. Returns false if no notification arrives on it. */
+  /** Listens until the connection ends. Returns false if notifications do not arrive on this connection. */
   async #listenOn(client: PoolClient): Promise<boolean> {
     const over = new AbortController()
     const end = () => over.abort()
@@ -132,7 +134,7 @@ export class Listener {
     } finally {
       this.#stop.signal.removeEventListener('abort', end)
       client.off('notification', onNotification)
-      // Destroyed: the next user of the connection must not receive these notifications.
+      // The connection is destroyed, because the next user of the connection must not receive these notifications.
       client.release(true)
     }
   }

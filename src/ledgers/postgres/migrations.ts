@@ -2,7 +2,10 @@ import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
-/** The tables, in the schema 'tocsin', as numbered steps. A released step never changes, comments included: add another one. */
+/**
+ * The tables, in the schema 'tocsin', as numbered steps. A released step never changes, comments included: add another
+ * one.
+ */
 export const MIGRATIONS: readonly { readonly name: string; sql(partitions: number): string }[] = [
   {
     name: '001_tasks',
@@ -188,7 +191,10 @@ export interface LedgerFacts {
   readonly shard: string
 }
 
-/** Migrates the tables, inside the open transaction. If several processes do so at once, one migrates and the others wait for it. */
+/**
+ * Migrates the tables, inside the open transaction. If several processes do so at once, one migrates and the others
+ * wait for it.
+ */
 export async function migrate(
   connection: Migrating,
   wanted: LedgerFacts,

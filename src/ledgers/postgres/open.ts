@@ -18,9 +18,12 @@ import { Writes } from './writes.ts'
 
 export interface PostgresSettings {
   readonly callTimeoutMs: number
-  /** Writes send a NOTIFY for tasks that ring within this many milliseconds. 0: never, as no process listens. */
+  /**
+   * Writes send a NOTIFY for tasks that ring within this many milliseconds. 0 if no process listens: then no NOTIFY is
+   * sent.
+   */
   readonly notifyWithinMs: number
-  /** Which part of a ledger over several databases this is: '1 of 1', '2 of 4'. */
+  /** The position of this database in a ledger over several databases: '1 of 1', '2 of 4'. */
   readonly shard: string
 }
 
@@ -31,7 +34,10 @@ export interface PostgresSurroundings {
 }
 
 const VERSION_MIN = 130_000
-/** Time for a migration, the wait for one of another process included: on large tables it may take a while. */
+/**
+ * The maximum time for a migration, including the wait for a migration by another process. It may be slow on large
+ * tables.
+ */
 const MIGRATION_MS = 60_000
 const ID_LENGTH = 12
 
@@ -44,9 +50,10 @@ export async function openPostgres(
   const { where, isLocal, isEncrypted } = options
   const { callTimeoutMs, shard } = settings
   const { pool, handlersPool, types, isOurs } = await poolOf(options, callTimeoutMs)
-  // A connection that breaks while it is idle: the pool opens another one, so the event needs no handling.
+  // The event is ignored: if an idle connection breaks, the pool opens another one.
   const onError = () => {}
-  // An error in the same chunk of data as the end of the handshake is emitted before any other code can add a listener.
+  // The listener is added on connect. If an error arrives in the same chunk of data as the end of the handshake, pg
+  // emits it before any other code can add a listener.
   const onConnect = (client: PoolClient) => client.on('error', onError)
   const pools = [...new Set([pool, handlersPool])]
   for (const one of pools) one.on('error', onError).on('connect', onConnect)
@@ -75,7 +82,8 @@ export async function openPostgres(
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))
-    // Of a caller's pool, half remains for statements that must not wait for handlers.
+    // In a caller's pool, handlers use half of the connections. The rest is for statements that must not wait for
+    // handlers.
     const connections = isOurs ? options.connections : Math.max(1, (pool.options.max ?? 10) >> 1)
     const handlers = new HandlerTransactions(
       handlersPool,
@@ -96,13 +104,13 @@ export async function openPostgres(
       topics,
       clock,
       close: async () => {
-        // Calls that were made before are carried out. Their deadlines bound the wait.
+        // Wait until all earlier calls are finished. The deadlines of these calls limit the wait.
         await batcher.drained()
         await listener.close()
         await release()
       },
     })
-    // Reads the clock of record before anything is written.
+    // Read the clock of record (the clock of PostgreSQL) before anything is written.
     await ledger.nowMs()
     return ledger
   } catch (error) {
@@ -118,7 +126,7 @@ async function poolOf(
   const driver = await loadDriver()
   if (pool !== null)
     return { pool: pool as Pool, handlersPool: pool as Pool, types: driver.types, isOurs: false }
-  // A pool connects when it is first used.
+  // Creating a pool opens no connection. The pool connects when it is first used.
   const made = (name: string) =>
     new driver.Pool({
       connectionString: url as string,
@@ -129,7 +137,7 @@ async function poolOf(
   return { pool: made('tocsin'), handlersPool: made('tocsin handlers'), types: driver.types, isOurs: true }
 }
 
-/** Imported here, so that a program without PostgreSQL does not need the driver. */
+/** Imports the driver only when a PostgreSQL ledger is opened, so that other programs do not need the package pg. */
 async function loadDriver(): Promise<{ Pool: typeof Pool; types: typeof Types }> {
   try {
     const { default: driver } = await import('pg')
@@ -177,7 +185,8 @@ async function migrated(
   wanted: LedgerFacts,
   where: string,
 ): Promise<{ facts: LedgerFacts; areStepsMade: boolean }> {
-  // Whatever the default isolation level: after waiting for the lock, this must see what the process before it created.
+  // The isolation level is set, because the default may be stricter. After the wait for the advisory lock, this
+  // transaction must see what another process has created meanwhile.
   await client.query('BEGIN ISOLATION LEVEL READ COMMITTED')
   try {
     const facts = await migrate(client as unknown as Migrating, wanted, where)

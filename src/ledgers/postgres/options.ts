@@ -3,7 +3,10 @@ import { CELLS } from '../../values/cell.ts'
 import { describeValue, TocsinError } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
-/** The part of a pool of the package pg that is used: declared here, so that @types/pg is not needed to compile against Tocsin. */
+/**
+ * The part of a pg pool that the options require. It is declared here, so that a program compiles with Tocsin without
+ * @types/pg.
+ */
 export interface PostgresPool {
   connect(): Promise<unknown>
   readonly totalCount: number
@@ -11,10 +14,10 @@ export interface PostgresPool {
 
 export type PostgresOptions =
   | {
-      /** 'postgres://user:password@host:5432/database'; TLS as pg reads it: '?sslmode=verify-full'. */
+      /** The URL: 'postgres://user:password@host:5432/database'. TLS is set as in pg, with '?sslmode=verify-full'. */
       readonly url: string
       readonly pool?: undefined
-      /** Connections at most. 10 by default. */
+      /** The maximum number of connections. 10 by default. */
       readonly connections?: number | undefined
       readonly partitions?: number | undefined
     }
@@ -23,11 +26,14 @@ export type PostgresOptions =
       readonly pool: PostgresPool
       readonly url?: undefined
       readonly connections?: undefined
-      /** Hash partitions of the tables, fixed when they are made. 1 by default: plain tables. */
+      /**
+       * The number of hash partitions of the tables. It cannot change after the tables were created. 1 by default, for
+       * plain tables.
+       */
       readonly partitions?: number | undefined
     }
 
-/** What `postgres(options)` returns: give it to `Tocsin.open` as its ledger. */
+/** The result of `postgres(options)`. Pass it to `Tocsin.open` as the ledger. */
 export class PostgresConfig {
   readonly kind = 'postgres'
   readonly options: PostgresOptions
@@ -42,7 +48,7 @@ export interface CheckedOptions {
   readonly pool: PostgresPool | null
   readonly connections: number
   readonly partitions: number
-  /** For messages: host, port and database, without any secret. */
+  /** Host, port and database, for error messages. Contains no secret. */
   readonly where: string
   readonly isLocal: boolean
   readonly isEncrypted: boolean
@@ -100,7 +106,7 @@ function parseUrl(url: unknown): URL {
     return address
   } catch (error) {
     if (TocsinError.is(error)) throw error
-    // Not with the URL itself: it may hold a password.
+    // The message does not contain the URL, because the URL may contain a password.
     throw badOption('url', `this is no URL; it should look like '${example}'`)
   }
 }

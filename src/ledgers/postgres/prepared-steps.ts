@@ -1,13 +1,14 @@
 /**
- * The statements that nearly every task goes through, stored in the database as functions. Planning one of them takes a
- * millisecond or two, longer than running it for some dozens of tasks. In a function, PostgreSQL plans it once per
- * connection. Prepared statements would do the same, but not behind a transaction pooler.
+ * The statements that run for nearly every task, stored in the database as functions. Planning such a statement takes
+ * one or two milliseconds, longer than running it for some dozens of tasks. PostgreSQL plans the statement of a
+ * function only once per connection. Prepared statements would save the same time, but do not work behind a transaction
+ * pooler.
  *
- * Only statements whose plan does not depend on the size of the tables: the plan is kept as long as the connection, and
- * may have been made when the tables were empty.
+ * A statement may be stored as a function only if its best plan does not depend on the size of the tables. PostgreSQL
+ * keeps the plan as long as the connection, and may have made the plan while the tables were empty.
  *
- * A function has a hash of its definition in its name, so that two versions of Tocsin can use one database. If a function
- * is missing, because the role may not create it, the statement itself is sent.
+ * The name of a function contains a hash of its definition, so that two versions of Tocsin can use one database. If the
+ * functions are missing because the role may not create them, the ledger sends the statements themselves.
  */
 import { createHash } from 'node:crypto'
 import { WRITES } from './statements/writes.ts'
@@ -16,11 +17,17 @@ import type { Statement } from './statements/statement.ts'
 interface Step {
   readonly name: string
   readonly statement: Statement
-  /** Statement that is tried first, on a condition: faster, and rolled back where a key has a live task already. */
+  /**
+   * A faster statement that is tried first if the condition `when` is true. It is rolled back if a key already has a
+   * live task.
+   */
   readonly fastPath?: { readonly statement: Statement; readonly when: string }
-  /** Columns of the result. */
+  /** The columns of the result. */
   readonly returns: readonly string[]
-  /** Looks its rows up one by one, and has no other joins: on an empty table, the planner must not choose another way. */
+  /**
+   * True if the statement looks its rows up one by one, and has no other joins. The planner must choose this way even
+   * while the table is empty.
+   */
   readonly isByPlace?: boolean
 }
 
@@ -96,7 +103,7 @@ const BY_TEXT: ReadonlyMap<string, Made> = new Map(
   }),
 )
 
-/** Creates the functions that are missing, inside the open transaction. Returns false if the role may not create them. */
+/** Creates the missing functions, in the open transaction. Returns false if the role may not create them. */
 export async function makeSteps(connection: {
   query(text: string): Promise<{ rows: Record<string, unknown>[] }>
 }): Promise<boolean> {
@@ -112,7 +119,7 @@ export async function makeSteps(connection: {
   return true
 }
 
-/** Returns the call of the statement's function, or the text itself if it has none. */
+/** Returns a call of the statement's function, or the text itself if the statement has no function. */
 export function asStep(text: string): string {
   return BY_TEXT.get(text)?.call ?? text
 }

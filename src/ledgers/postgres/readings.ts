@@ -1,4 +1,4 @@
-/** Reads tasks and counters. Nothing here changes anything. */
+/** Reads tasks and counters. No method here writes. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { Loaded, Recount } from '../../ledger.ts'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
@@ -15,7 +15,7 @@ type LiveRow = SeenLiveRow & { readonly is_claimed: boolean }
 
 type Ask = (text: string, values: readonly unknown[]) => Promise<unknown[][]>
 
-/** `ask` runs one statement, on the ledger's own connections or in a caller's transaction. */
+/** Reads with the function `ask`, which runs one statement on the ledger's connections or in a caller's transaction. */
 export class Readings {
   readonly #ask: Ask
 
@@ -41,7 +41,7 @@ export class Readings {
 
   async load(id: number, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
     const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
-    // Callers pass -Infinity for 'from the start' and Infinity for 'no end'. bigint has neither.
+    // Callers pass -Infinity for 'from the start' and Infinity for 'no end'. A bigint cannot be infinite.
     const values = [
       id,
       Math.max(ringMs, -1),

@@ -1,8 +1,8 @@
-/** Rows as PostgreSQL returns them. */
+/** The rows of hints that PostgreSQL returns. */
 import type { Hint } from '../../hint-table.ts'
 import { hintOf } from '../rows.ts'
 
-/** Columns of a hint. `leaseMs` is null if the task is not claimed. */
+/** The columns of a hint. `leaseMs` is null if the task is not claimed. */
 export type HintRow = [
   key: string,
   cell: number,
@@ -18,6 +18,6 @@ export function hintOfRow([key, cell, ring_ms, failures, priority, lost, leaseMs
   const row = { key, cell, ring_ms, failures, priority, lost }
   if (leaseMs === null) return hintOf(row)
   if (leaseMs > nowMs) return hintOf(row, leaseMs)
-  // The lease is over; the next claim will count it as lost.
+  // The lease has expired. The next claim will count it as lost.
   return hintOf({ ...row, lost: lost + 1 })
 }

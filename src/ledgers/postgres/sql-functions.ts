@@ -1,12 +1,12 @@
 /**
- * The SQL functions `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for programs in any language,
- * inside a transaction of their own. They validate what the library validates, raise the same error codes, and run the
- * library's statements.
+ * The SQL functions `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for programs in any
+ * language, inside a transaction of their own. They validate what the library validates, raise the same error codes,
+ * and run the library's statements.
  *
- * They are replaced when the tables change, and when SQL_FUNCTIONS_VERSION is higher than the version in the database. Raise
- * it by one, after a release, when what they do changes. Without the version, two releases of a program on one database would
- * replace each other's functions in turn. A parameter that is added, renamed or removed makes it another function for
- * PostgreSQL: drop the old one in a step of migrations.ts.
+ * They are replaced when the tables change, and when SQL_FUNCTIONS_VERSION is higher than the version in the database.
+ * Raise it by one, after a release, when what they do changes. Without the version, two releases of a program on one
+ * database would replace each other's functions in turn. A parameter that is added, renamed or removed makes it another
+ * function for PostgreSQL: drop the old one in a step of migrations.ts.
  *
  * The text is plain ASCII: the encoding of the database may be other than UTF-8.
  */
@@ -38,7 +38,10 @@ function refuse(code: SqlErrorCode, message: string, hint: string): string {
         HINT = ${quoted(hint)};`
 }
 
-/** A statement of the library for one task, with expressions for its parameters, and the variables that take its first row. */
+/**
+ * A statement of the library for one task, with expressions for its parameters, and the variables that take its first
+ * row.
+ */
 function inlined(statement: string, values: readonly string[], into: readonly string[]): string {
   const text = statement.replaceAll(/\$(\d+)/g, (_, n) => values[Number(n) - 1] as string)
   return `${text} INTO ${into.map((name) => `v.${name}`).join(', ')};`
@@ -117,8 +120,8 @@ const CHECKED_TAGS = `
     END $tocsin$;`
 
 /**
- * Returns the payload as it is stored: JSON text, in which control characters are escaped. PostgreSQL writes a space after
- * each ':' and ','. They are removed if the text is too large with them.
+ * Returns the payload as it is stored: JSON text, in which control characters are escaped. PostgreSQL writes a space
+ * after each ':' and ','. They are removed if the text is too large with them.
  */
 const CHECKED_BODY = `
   CREATE OR REPLACE FUNCTION tocsin.checked_body(payload jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
@@ -163,7 +166,9 @@ const WHOLE_MS = `
     SELECT (extract(epoch FROM date_trunc('minute', utc)) * 1000)::bigint
       + ceil(extract(microseconds FROM utc)::numeric / 1000)::bigint $tocsin$;`
 
-/** Parses `at` or `delay`. A day of a delay has 24 hours, whatever the session's time zone; a month is a calendar month. */
+/**
+ * Parses `at` or `delay`. A day of a delay has 24 hours, whatever the session's time zone; a month is a calendar month.
+ */
 const RING_TIME = `
   CREATE OR REPLACE FUNCTION tocsin.ring_time(at timestamptz, delay interval, OUT kind text, OUT ms bigint)
     LANGUAGE plpgsql STABLE AS $tocsin$

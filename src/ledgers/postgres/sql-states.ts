@@ -1,8 +1,8 @@
 import type { ErrorCode } from '../../errors.ts'
 
 /**
- * SQLSTATEs that the functions of sql-functions.ts raise for the library's error codes. Stable, as the codes are.
- * docs/errors.md has the same table.
+ * The SQLSTATE that the functions of sql-functions.ts raise for each error code of the library. The SQLSTATEs never
+ * change, just as the error codes never change. docs/errors.md has the same table.
  */
 export const SQL_STATES = {
   'bad-topic': 'TC001',

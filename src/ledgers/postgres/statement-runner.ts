@@ -1,14 +1,26 @@
-/** Runs statements on one connection, all under the same conditions. Deadlines and error translation are the runner's. */
+/**
+ * Runs the statements of one call, all with the same settings. The runner also applies the deadline and translates
+ * errors.
+ */
 export interface StatementRunner {
   /** Returns the rows, each as a list in the order of the columns. */
   query(text: string, values: readonly unknown[]): Promise<unknown[][]>
-  /** How long a statement waits for a row lock before it fails with SQLSTATE 55P03. Null: as the connection is set. */
+  /**
+   * How long a statement waits for a row lock before it fails with SQLSTATE 55P03. Null to use the setting of the
+   * connection.
+   */
   readonly lockTimeoutMs: number | null
-  /** Id of the only transaction in which a statement may take effect; in another one it does nothing. Null: in any. */
+  /**
+   * The id of the transaction in which the statements must run. In another transaction, a statement does nothing. Null
+   * to allow any transaction.
+   */
   readonly transactionId: string | null
-  /** A write sends a NOTIFY for tasks that ring within this many milliseconds. 0: never. */
+  /** A write sends a NOTIFY for tasks that ring within this many milliseconds. 0 to send no NOTIFY. */
   readonly notifyWithinMs: number
 }
 
-/** Tasks that ring before the next look at the commit feed are announced by NOTIFY. */
+/**
+ * In a caller's transaction, a NOTIFY is sent for tasks that ring within this time: consumers may read the commit feed
+ * too late for them.
+ */
 export const NOTIFY_WITHIN_MS = 2_000

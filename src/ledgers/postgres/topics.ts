@@ -6,14 +6,14 @@ import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
 
 /**
- * Ids of the topics in the tables. They are cached: a topic is never deleted. Beside the id, the table has how the keys of
- * the topic are placed, for writers other than this program (SQL functions).
+ * The ids of the topics in the tables. The ids are cached, because a topic is never deleted. The table also stores how
+ * the keys of a topic are placed, for other writers than this program, such as the SQL functions.
  */
 export class Topics {
   readonly #database: Database
   readonly #known = new Map<string, number>()
   readonly #placings = new Map<string, () => Placing>()
-  /** Topics whose stored placing is fixed, and the same as in this process. */
+  /** The topics whose stored placing is fixed and equal to the placing in this process. */
   readonly #agreed = new Set<string>()
   /** The mergeMs that was last stored for each topic. */
   readonly #storedMergeMs = new Map<string, number>()
@@ -26,7 +26,10 @@ export class Topics {
     this.#placings.set(name, placing)
   }
 
-  /** Returns the topic; creates it if it is not there. On the ledger's own connection, so a caller's ROLLBACK does not remove it. */
+  /**
+   * Returns the topic, and creates it if it does not exist. Creates it on the ledger's own connection, so that a
+   * caller's ROLLBACK does not remove it.
+   */
   async made(name: string): Promise<TopicName> {
     const known = await this.seen(name)
     if (known !== null) return { id: known, name }
@@ -34,7 +37,7 @@ export class Topics {
     return { id: (await this.seen(name)) as number, name }
   }
 
-  /** Returns null if there is no such topic yet, and so no task. */
+  /** Returns the id of the topic, or null if the topic does not exist yet and so has no tasks. */
   async seen(name: string): Promise<number | null> {
     const known = this.#known.get(name)
     if (known !== undefined) return known
@@ -44,7 +47,10 @@ export class Topics {
     return row[0] as number
   }
 
-  /** Returns the topic for writing new keys, and fixes its placing. Rejects a program whose `slotBy` differs from the stored one. */
+  /**
+   * Returns the topic for writing new keys, and fixes its placing. Throws if the stored `slotBy` differs from the
+   * `slotBy` of this program.
+   */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
     const placing = this.#placings.get(name)?.()
@@ -56,13 +62,17 @@ export class Topics {
       this.#storedMergeMs.set(name, mergeMs)
       return topic
     }
-    // Placed otherwise, or another transaction holds the row. That one is not waited for: only the stored slotBy has to match.
+    // Either the stored slotBy differs, or another transaction holds the row. This call does not wait for that
+    // transaction: only the stored slotBy must be equal.
     const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
     if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
     return topic
   }
 
-  /** Like `seen`, for looking keys up where this process places them. Rejects a program whose `slotBy` differs from the fixed one. */
+  /**
+   * Like `seen`, for calls that look keys up in the cells where this process places them. Throws if the fixed `slotBy`
+   * differs from the `slotBy` of this program.
+   */
   async agreed(name: string): Promise<number | null> {
     const id = await this.seen(name)
     const placing = this.#placings.get(name)?.()
@@ -74,7 +84,7 @@ export class Topics {
     return id
   }
 
-  /** Stores the placing of a topic that this process consumes, for writers other than this program. */
+  /** Stores the placing of a topic that this process consumes, for other writers than this program. */
   async announce(name: string): Promise<void> {
     const placing = this.#placings.get(name)?.()
     if (placing === undefined || this.#isStored(name, placing)) return

@@ -336,7 +336,8 @@ export class Writes {
       runner.transactionId,
       runner.notifyWithinMs,
       topic.name,
-      // Not in a caller's transaction: each attempt would be a subtransaction, and PostgreSQL slows down with many of them.
+      // Not in a caller's transaction: each attempt would be a subtransaction, and PostgreSQL slows down with many of
+      // them.
       this.#slowBatchesLeft === 0 && runner.transactionId === null,
     ]
   }

@@ -1,4 +1,6 @@
-/** Every statement that the ledger sends, by group. scripts/postgres-statements.mjs renders them into statements.sql. */
+/**
+ * Every statement that the ledger sends, by group. scripts/postgres-statements.mjs renders them into statements.sql.
+ */
 import { ENDED_STATES } from '../../rows.ts'
 import type { ListQuery } from '../../../timetable.ts'
 import { BOARD } from './board.ts'

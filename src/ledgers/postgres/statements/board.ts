@@ -24,7 +24,9 @@ export type BeatRow = [
   nowMs: number,
 ]
 
-/** At the commit, NOTIFY takes a lock that the whole server has once. So it is sent for changes, never for a plain beat. */
+/**
+ * At the commit, NOTIFY takes a lock that the whole server has once. So it is sent for changes, never for a plain beat.
+ */
 const NOTIFY = `pg_notify('${CHANNEL}', '${BOARD_CHANGED}')::text`
 const ms = (instant: string): string => `floor(extract(epoch FROM ${instant}) * 1000)::bigint`
 

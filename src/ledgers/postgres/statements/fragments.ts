@@ -5,15 +5,17 @@ import { DEAD } from '../../rows.ts'
 interface Terms {
   /** Parameter: how long the statement waits for row locks, in milliseconds. NULL: as the connection is set. */
   readonly lockTimeoutMs?: string
-  /** Parameter: id of the transaction in which it must run. In another one `t` is empty, and nothing happens. NULL: any. */
+  /**
+   * Parameter: id of the transaction in which it must run. In another one `t` is empty, and nothing happens. NULL: any.
+   */
   readonly transactionId?: string
   /** More columns. */
   readonly also?: string
 }
 
 /**
- * The CTE `t`: one row with the statement's clock, read once, and the conditions under which the statement runs. Every use
- * of a parameter has a cast of its own: some drivers send one parameter for each use.
+ * The CTE `t`: one row with the statement's clock, read once, and the conditions under which the statement runs. Every
+ * use of a parameter has a cast of its own: some drivers send one parameter for each use.
  */
 export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string => {
   const lockTimeout =
@@ -57,9 +59,9 @@ export const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDE
     CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE ${SAME} ${lock}) l`
 
 /**
- * The same, for statements in which nearly every row fulfils `condition`. Returns only the physical place of the row (`at`,
- * `part`), the cheapest way to address it. A row that another transaction changes meanwhile has another place when it is
- * written to: the statement skips it and reports it as not found.
+ * The same, for statements in which nearly every row fulfils `condition`. Returns only the physical place of the row
+ * (`at`, `part`), the cheapest way to address it. A row that another transaction changes meanwhile has another place
+ * when it is written to: the statement skips it and reports it as not found.
  */
 export const eachRowWhere = (
   more: readonly Column[],
@@ -72,7 +74,8 @@ export const eachRowWhere = (
 
 /**
  * The row at a physical place, in its partition. No other condition may stand beside it: if the statement was planned
- * while the table was empty, the planner prefers that condition, and reads the whole topic for each row once it is full.
+ * while the table was empty, the planner prefers that condition, and reads the whole topic for each row once it is
+ * full.
  */
 export const AT = 'l.ctid = i.at AND l.tableoid = i.part'
 

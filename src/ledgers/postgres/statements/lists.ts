@@ -1,4 +1,7 @@
-/** Lists of tasks. Only the conditions that a query has are in the text, so that the planner can choose an index by them. */
+/**
+ * Lists of tasks. Only the conditions that a query has are in the text, so that the planner can choose an index by
+ * them.
+ */
 import type { ListQuery } from '../../../timetable.ts'
 import { ENDED_COLUMNS, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
 

@@ -1,4 +1,6 @@
-/** One SQL statement of the ledger, with what a reader needs to run it by hand. statements.sql is rendered from these. */
+/**
+ * One SQL statement of the ledger, with what a reader needs to run it by hand. statements.sql is rendered from these.
+ */
 export interface Statement {
   /** What it does, in a sentence or two. */
   readonly does: string
