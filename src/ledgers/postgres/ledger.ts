@@ -58,16 +58,16 @@ export interface PostgresParts {
 }
 
 /**
- * Parallel statement queues per topic and kind of step. A key always uses the same queue, so its steps keep their
- * order. More queues would mean smaller batches and more statements. Must be a power of two.
+ * The number of parallel statement queues for each topic and way. The steps of a key always use the same queue, so they
+ * keep their order. More queues would mean smaller batches and more statements. The number must be a power of two.
  */
 const STATEMENT_QUEUES = 2
 
-/** Delay before a row is tried again that another transaction holds. */
+/** The delay before a step is retried if another transaction has locked its row. */
 const LOCKED_MS = 50
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 
-/** PostgreSQL's clock is read again when the last reading is older than this. */
+/** The maximum age of a reading of PostgreSQL's clock. The clock is read again if the last reading is older. */
 const CLOCK_AGE_MAX_MS = 5_000
 
 type Work<I, A> = (
@@ -76,11 +76,11 @@ type Work<I, A> = (
   items: readonly I[],
 ) => Promise<readonly (A | Later<A>)[]>
 
-/** The ledger of many processes. Calls at the same time go in one statement, which is one commit. */
+/** The ledger of many processes. Calls that are made at the same time share one statement, and so one commit. */
 export class PostgresLedger implements Ledger {
   readonly isShared = true
   readonly id: string
-  /** A ledger over several databases uses the board of the first one. */
+  /** The board in this database. A ledger over several databases uses the board of the first database. */
   readonly board: PostgresBoard
   readonly #parts: PostgresParts
   readonly #readings: Readings
@@ -132,7 +132,7 @@ export class PostgresLedger implements Ledger {
         topic,
         doing: 'reschedule',
         variant: `${when.kind}/${when.ms}/${mergeMs}`,
-        // Nearly every call has another instant.
+        // Nearly every call has a different time.
         isOneOff: true,
         way: 'write',
         isRepeatable: false,
@@ -169,8 +169,8 @@ export class PostgresLedger implements Ledger {
       deadlineMs: database.deadlineMs(),
       isRepeatable: true,
     })
-    // Polled, never waiting inside PostgreSQL: after the caller gave up, the start must not be recorded any more. The
-    // deadline of the call ends the loop.
+    // If the row is locked, this loop polls. A statement that waits inside PostgreSQL could record the start after the
+    // caller has given up. The deadline of the call ends the loop.
     for (;;) {
       const answer = await writes.begin(runner, { id, name: topic }, place, stamp)
       if (answer !== 'locked') return answer === 'begun'
@@ -197,7 +197,7 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  /** A key may come twice: the second settlement is stale. */
+  /** Settles the tasks. If a key occurs twice, the answer to its second settlement is 'stale'. */
   settle(
     topic: string,
     settlements: readonly LedgerSettlement[],
@@ -237,7 +237,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
-    // A process that loads a topic consumes it.
+    // A process that loads a topic consumes the topic. So the process stores how the keys of the topic are placed.
     await this.#parts.topics.announce(topic)
     return this.#readings.load(await this.#seen(topic), after, untilMs, limit)
   }
@@ -314,7 +314,7 @@ export class PostgresLedger implements Ledger {
 
   clockMs(): number {
     const { recordClock } = this.#parts.database
-    // PostgreSQL's clock may have been set since it was last read.
+    // The clock is read again, because PostgreSQL's clock may have been set after the last reading.
     if (recordClock.ageMs() > CLOCK_AGE_MAX_MS && !this.#isReadingClock) void this.#readClock()
     return recordClock.now()
   }
@@ -338,17 +338,20 @@ export class PostgresLedger implements Ledger {
     return this.#parts.close()
   }
 
-  /** Returns -1, the id of no row, if there is no such topic yet. */
+  /** Returns the id of the topic, or -1, the id of no row, if the topic does not exist yet. */
   async #seen(topic: string): Promise<number> {
     return (await this.#parts.topics.seen(topic)) ?? -1
   }
 
-  /** The same, for looking keys up where this process places them. */
+  /** Like `#seen`, for calls that look keys up in the cells where this process places them. */
   async #agreed(topic: string): Promise<number> {
     return (await this.#parts.topics.agreed(topic)) ?? -1
   }
 
-  /** Only scheduling creates a topic. To cancel or to look something up in an unknown one does not. */
+  /**
+   * Returns the topic of a step. Creates the topic only if the step schedules tasks. Other steps on a topic that does
+   * not exist find no task.
+   */
   async #topicOf({ topic, way, makesTopic = false }: Batching): Promise<TopicName> {
     if (makesTopic) return this.#parts.topics.placed(topic)
     return { id: await (way === 'write' ? this.#agreed(topic) : this.#seen(topic)), name: topic }
@@ -365,7 +368,7 @@ export class PostgresLedger implements Ledger {
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
       const settlement = settlements[i] as LedgerSettlement
-      // A lost lease need not wait: the sweeper finds it again.
+      // A lost lease need not wait for the row lock, because the sweeper will find the expired lease again.
       if (settlement.outcome.kind === 'lost') return STALE
       const later = new Promise<LedgerSettled>((resolve, reject) =>
         waiting.push({ settlement, resolve, reject }),
@@ -377,8 +380,8 @@ export class PostgresLedger implements Ledger {
   }
 
   /**
-   * Settles tasks whose rows another transaction holds. Each round is a statement of the call, so its deadline ends the
-   * loop.
+   * Retries the settlements of tasks whose rows another transaction has locked. The statements have the deadline of the
+   * call, so the deadline ends the loop.
    */
   async #settleLater(
     writes: Writes,
@@ -404,7 +407,10 @@ export class PostgresLedger implements Ledger {
     }
   }
 
-  /** A statement extends or settles the claims of one session. Those of other processes come and go. */
+  /**
+   * Returns the variant of a step for a session. A statement extends or settles the claims of only one session. The
+   * variant for another session is not cached, because few calls will use it.
+   */
   #variantFor(session: number): Pick<Batching, 'variant' | 'isOneOff'> {
     return session === this.#parts.writes.session ? {} : { variant: `${session}`, isOneOff: true }
   }
@@ -432,7 +438,10 @@ export class PostgresLedger implements Ledger {
     return kinds
   }
 
-  /** Halves a batch in which another transaction holds a row, until only that row waits for the lock. */
+  /**
+   * Runs a batch. If another transaction has locked a row of the batch, splits the batch in halves until only that row
+   * waits for the lock.
+   */
   async #halving<I, A>(
     of: Batching,
     items: readonly I[],
@@ -449,7 +458,7 @@ export class PostgresLedger implements Ledger {
     }
     if (items.length === 1) {
       const alone = work(database.runner({ ...call, isPatient: true }), items).then(
-        // A settlement may be answered later once more.
+        // The answer to a settlement may itself be a `Later`, if the row is locked again.
         ([answer]) => (answer instanceof Later ? answer.answer : (answer as A)),
         (error: unknown) => {
           throw toTocsinError(error, database.where, doing, isRepeatable, true)
@@ -459,32 +468,37 @@ export class PostgresLedger implements Ledger {
     }
     const half = items.length >> 1
     const halves = [items.slice(0, half), items.slice(half)].map((some) =>
-      // One half may be written, and the other fail.
+      // If one half fails, the other half may still be written. So the error answers only the tasks of the failed half.
       this.#halving(of, some, deadlineMs, work).catch((error: unknown) => some.map(() => new Failure(error))),
     )
     return (await Promise.all(halves)).flat()
   }
 }
 
-/** A settlement of a task whose row another transaction holds. */
+/** A settlement that waits because another transaction has locked the row of its task. */
 interface Waiting {
   readonly settlement: LedgerSettlement
   readonly resolve: (answer: LedgerSettled) => void
   readonly reject: (error: unknown) => void
 }
 
-/** Which steps go together in one statement: those of the same topic, `doing` and `variant`. */
+/**
+ * The properties of a step that decide its batch. Steps with the same topic, `doing` and `variant` share a statement.
+ */
 interface Batching {
   readonly topic: string
-  /** For messages, too. */
+  /** The kind of step. It is also used in error messages. */
   readonly doing: 'schedule' | 'cancel' | 'reschedule' | 'claim' | 'extend' | 'settle' | 'replay' | 'purge'
-  /** Distinguishes steps whose statements differ in a parameter that is not per task. */
+  /** Distinguishes steps whose statements differ in a parameter that is the same for all tasks of the statement. */
   readonly variant?: string
-  /** Few calls will have this variant, so it is not kept. */
+  /** True if few calls will have this variant, so that it is not cached. */
   readonly isOneOff?: boolean
-  /** Steps of one way keep their order. Those of different ways do not wait for each other. */
+  /**
+   * The group of queues that the step uses. Steps of the same way keep their order. Steps of different ways do not wait
+   * for each other.
+   */
   readonly way: 'write' | 'claim' | 'extend' | 'settle'
-  /** Creates the topic if it is not there, and fixes how its keys are placed. */
+  /** True if the step creates a missing topic and fixes how the keys of the topic are placed. */
   readonly makesTopic?: boolean
   readonly isRepeatable: boolean
 }

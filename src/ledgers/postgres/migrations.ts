@@ -3,8 +3,8 @@ import { COUNTERS, DEAD } from '../rows.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
 /**
- * The tables, in the schema 'tocsin', as numbered steps. A released step never changes, comments included: add another
- * one.
+ * The tables, in the schema 'tocsin', as numbered steps. A released step never changes, not even its comments: add
+ * another step instead.
  */
 export const MIGRATIONS: readonly { readonly name: string; sql(partitions: number): string }[] = [
   {
@@ -161,7 +161,10 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
   },
 ]
 
-/** Generations that one call of nextval reserves: at least as many as a statement has tasks. */
+/**
+ * The number of generations that one call of nextval reserves. It must be at least the maximum number of tasks in a
+ * statement.
+ */
 export const GENERATIONS = 1_024
 
 function partitioned(name: string, partitions: number, options = ''): string {
@@ -176,24 +179,26 @@ function partitioned(name: string, partitions: number, options = ''): string {
   return `PARTITION BY HASH (cell);\n      ${tables.join('\n      ')}`
 }
 
-/** One connection, inside a transaction. */
+/** A connection on which a transaction is open. */
 export interface Migrating {
   query(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>
 }
 
-/** Key of the advisory lock: a number that other programs are unlikely to use. */
+/** The key of the advisory lock for migrations: a number that other programs are unlikely to use. */
 const MIGRATION_LOCK = 7_420_001
 
 export interface LedgerFacts {
-  /** Created with the tables. Identifies this ledger, wherever its database moves. */
+  /**
+   * The id of this ledger. It is created with the tables, and stays the same if the database moves to another server.
+   */
   readonly id: string
   readonly partitions: number
   readonly shard: string
 }
 
 /**
- * Migrates the tables, inside the open transaction. If several processes do so at once, one migrates and the others
- * wait for it.
+ * Migrates the tables, in the open transaction. If several processes migrate at the same time, one process migrates and
+ * the other processes wait.
  */
 export async function migrate(
   connection: Migrating,
@@ -202,7 +207,8 @@ export async function migrate(
 ): Promise<LedgerFacts> {
   await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
   const { rows: found } = await connection.query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there")
-  // Checked first: CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.
+  // CREATE SCHEMA IF NOT EXISTS is skipped if the table exists, because it requires the right to create schemas even if
+  // the schema exists.
   if (found[0]?.['there'] !== true)
     await connection.query(`CREATE SCHEMA IF NOT EXISTS tocsin;
       CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)`)
@@ -217,7 +223,8 @@ export async function migrate(
   }
   const isMigrated = format === MIGRATIONS.length
   if (isMigrated && Number(meta.get('functions') ?? 0) >= SQL_FUNCTIONS_VERSION) return facts
-  // Older functions still fit the tables. A role that may not replace them leaves them as they are.
+  // The tables have not changed, so older functions still work with them. If the role may not replace the functions,
+  // they stay.
   if (isMigrated && !(await mayReplaceFunctions(connection))) return facts
   for (const step of MIGRATIONS.slice(format)) await connection.query(step.sql(facts.partitions))
   await connection.query(SQL_FUNCTIONS)

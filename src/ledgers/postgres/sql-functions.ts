@@ -1,14 +1,14 @@
 /**
- * The SQL functions `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`: the ledger for programs in any
- * language, inside a transaction of their own. They validate what the library validates, raise the same error codes,
- * and run the library's statements.
+ * The SQL functions `tocsin.schedule`, `tocsin.cancel` and `tocsin.reschedule`. With them, programs in any language
+ * write tasks inside their own transactions. The functions validate what the library validates, raise the same error
+ * codes, and run the library's statements.
  *
- * They are replaced when the tables change, and when SQL_FUNCTIONS_VERSION is higher than the version in the database.
- * Raise it by one, after a release, when what they do changes. Without the version, two releases of a program on one
- * database would replace each other's functions in turn. A parameter that is added, renamed or removed makes it another
- * function for PostgreSQL: drop the old one in a step of migrations.ts.
+ * The functions are replaced when the tables change, and when SQL_FUNCTIONS_VERSION is higher than the version in the
+ * database. If you change what a released function does, increase SQL_FUNCTIONS_VERSION by one. Without the version,
+ * two releases of a program on one database would replace each other's functions in turn. If you add, rename or remove
+ * a parameter, PostgreSQL creates another function: drop the old function in a step of migrations.ts.
  *
- * The text is plain ASCII: the encoding of the database may be other than UTF-8.
+ * The text of the functions is plain ASCII, because the encoding of the database may not be UTF-8.
  */
 import { CELLS } from '../../values/cell.ts'
 import { CRC32_TABLE } from '../../lib/crc32.ts'
@@ -24,30 +24,33 @@ import { WRITES } from './statements/writes.ts'
 
 export const SQL_FUNCTIONS_VERSION = 1
 
-/** In `supersedes`: a lease was running. */
+/** Value of the column `supersedes`: the replaced task was in flight. */
 const IN_FLIGHT = 3
 
-/** \p{Cc} without NUL, which a text of PostgreSQL cannot contain. */
+/** Matches the control characters (\p{Cc}) except for NUL, which a text of PostgreSQL cannot contain. */
 const CONTROL_CHARACTER = "'[\\u0001-\\u001f\\u007f-\\u009f]'"
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
-/** `message` is an SQL expression, `hint` a plain text. */
+/** Returns an SQL statement that raises an error. `message` is an SQL expression, and `hint` is a plain text. */
 function refuse(code: SqlErrorCode, message: string, hint: string): string {
   return `RAISE EXCEPTION USING ERRCODE = '${SQL_STATES[code]}', MESSAGE = ${quoted(`${code}: `)} || ${message},
         HINT = ${quoted(hint)};`
 }
 
 /**
- * A statement of the library for one task, with expressions for its parameters, and the variables that take its first
- * row.
+ * Returns a statement of the library for one task. `values` are SQL expressions in place of its parameters. `into` are
+ * the variables to which the columns of its first row are assigned.
  */
 function inlined(statement: string, values: readonly string[], into: readonly string[]): string {
   const text = statement.replaceAll(/\$(\d+)/g, (_, n) => values[Number(n) - 1] as string)
   return `${text} INTO ${into.map((name) => `v.${name}`).join(', ')};`
 }
 
-/** The caller's search_path must not redirect names. One generic plan is the best for arrays of any length. */
+/**
+ * The search_path is set, so that the caller's search_path cannot redirect names. The generic plan is forced, because
+ * one plan is the best for arrays of any length.
+ */
 const SETTINGS =
   'SET search_path = pg_catalog, tocsin, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off'
 
@@ -62,20 +65,20 @@ const CRC32 = `
       RETURN crc # 4294967295;
     END $tocsin$;`
 
-/** The same as cellOf in cell.ts. */
+/** Returns the cell of a key, computed in the same way as cellOf in cell.ts. */
 const CELL_OF = `
   CREATE OR REPLACE FUNCTION tocsin.cell_of(key text, slot_by text) RETURNS smallint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
     SELECT (tocsin.crc32(convert_to(CASE slot_by WHEN 'prefix' THEN split_part(key, ':', 1) ELSE key END, 'UTF8'))
       & ${CELLS - 1})::smallint $tocsin$;`
 
-/** A value as a message shows it: short, and in one line. */
+/** Returns a value for an error message: shortened, and in one line. */
 const SHOWN = `
   CREATE OR REPLACE FUNCTION tocsin.shown(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
     SELECT coalesce('''' || regexp_replace(CASE WHEN length(value) > 60 THEN left(value, 57) || '...' ELSE value END,
       ${CONTROL_CHARACTER}, '?', 'g') || '''', 'NULL') $tocsin$;`
 
-/** Returns NULL if the text is valid. The same rules as in key.ts. */
+/** Returns what is wrong with a text, or NULL if the text is valid. The rules are the same as in key.ts. */
 const TEXT_PROBLEM = `
   CREATE OR REPLACE FUNCTION tocsin.text_problem(value text, bytes_max integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
@@ -87,7 +90,7 @@ const TEXT_PROBLEM = `
         format('it has %s bytes, at most %s are taken', octet_length(convert_to(value, 'UTF8')), bytes_max)
     END $tocsin$;`
 
-/** Returns the tags one per line, sorted, without duplicates; NULL if there are none. */
+/** Returns the tags as one text, one tag per line, sorted and without duplicates. Returns NULL if there are no tags. */
 const CHECKED_TAGS = `
   CREATE OR REPLACE FUNCTION tocsin.checked_tags(tags text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
     DECLARE
@@ -120,8 +123,8 @@ const CHECKED_TAGS = `
     END $tocsin$;`
 
 /**
- * Returns the payload as it is stored: JSON text, in which control characters are escaped. PostgreSQL writes a space
- * after each ':' and ','. They are removed if the text is too large with them.
+ * Returns the payload as JSON text, in which control characters are escaped. PostgreSQL writes a space after each ':'
+ * and ','. These spaces are removed if the text would be too large with them.
  */
 const CHECKED_BODY = `
   CREATE OR REPLACE FUNCTION tocsin.checked_body(payload jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $tocsin$
@@ -160,14 +163,18 @@ const CHECKED_BODY = `
       RETURN body;
     END $tocsin$;`
 
-/** Whole milliseconds since 1970, rounded up: a timer may be a fraction late, never early. Exact in every version. */
+/**
+ * Returns the milliseconds since 1970, rounded up to a whole number: a task may ring a fraction of a millisecond late,
+ * but never early. The result is exact in every version of PostgreSQL.
+ */
 const WHOLE_MS = `
   CREATE OR REPLACE FUNCTION tocsin.whole_ms(utc timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
     SELECT (extract(epoch FROM date_trunc('minute', utc)) * 1000)::bigint
       + ceil(extract(microseconds FROM utc)::numeric / 1000)::bigint $tocsin$;`
 
 /**
- * Parses `at` or `delay`. A day of a delay has 24 hours, whatever the session's time zone; a month is a calendar month.
+ * Converts `at` or `delay` into milliseconds. In a delay, a day always has 24 hours, whatever the session's time zone,
+ * and a month is a calendar month.
  */
 const RING_TIME = `
   CREATE OR REPLACE FUNCTION tocsin.ring_time(at timestamptz, delay interval, OUT kind text, OUT ms bigint)
@@ -203,7 +210,10 @@ const RING_TIME = `
       ${refuse('bad-duration', "format('delay: %s is not a duration', delay)", "From 0 to 36500 days, like interval '30 minutes'.")}
     END $tocsin$;`
 
-/** Returns the cell of the task. The first task of a topic fixes how its keys are placed. */
+/**
+ * Returns the id of the topic, the cell of the task, and the merge interval. The first task of a topic fixes how the
+ * keys of the topic are placed.
+ */
 const PLACE = `
   CREATE OR REPLACE FUNCTION tocsin.place(
     topic text, key text, is_placing boolean, OUT topic_id integer, OUT cell smallint, OUT merge_ms bigint
@@ -269,7 +279,7 @@ const PLACE_VARIABLES = `
       cell smallint;
       merge_ms bigint;`
 const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
-/** No lock timeout, and whatever transaction the caller is in. */
+/** Values for the parameters lock_timeout_ms and transaction_id: the setting of the connection, and any transaction. */
 const TERMS_VALUES = ['NULL', 'NULL']
 const NOTIFY_VALUES = [String(NOTIFY_WITHIN_MS), 'v.topic_name']
 
@@ -286,7 +296,8 @@ const scheduled = (statement: string): string =>
       'v.merge_ms',
       ...TERMS_VALUES,
       ...NOTIFY_VALUES,
-      // expects_new: false, as a failed attempt would cost more than the lookup of one key.
+      // The parameter expects_new is false, because a failed attempt of the fast path would cost more than the lookup
+      // of one key.
       'false',
     ],
     ['now_ms', 'superseded', 'written'],

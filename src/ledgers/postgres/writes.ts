@@ -1,4 +1,6 @@
-/** Sends the writes, on the ledger's own connections or in a caller's transaction, and parses their results. */
+/**
+ * Sends the statements that write, on the ledger's own connections or in a caller's transaction. Parses their results.
+ */
 import { TocsinError } from '../../errors.ts'
 import type {
   ClaimVerdict,
@@ -29,7 +31,7 @@ export interface TopicName {
 export interface ClaimItem extends Place {
   readonly stamp: number
   readonly leaseMs: number
-  /** Time of the clock by which it rang. */
+  /** The current time on the clock that decided that the task rings. */
   readonly nowMs: number
   readonly alone: boolean
 }
@@ -39,28 +41,37 @@ export interface ExtendItem extends Place {
   readonly leaseMs: number
 }
 
-/** A claim whose row another transaction holds is reported as held for this long, and then tried again. */
+/**
+ * If another transaction has locked the row of a task, a claim of the task is answered as held for this long. Then the
+ * claim is tried again.
+ */
 const LOCKED_MS = 300
 
-/** Value of `supersedes`: the replaced task was in flight. */
+/** Value of the column `supersedes`: the replaced task was in flight. */
 const IN_FLIGHT = 3
 
-/** After a key conflict, skip the insert-only fast path for this many batches. */
+/** The number of batches for which the insert-only fast path is skipped after a key conflict. */
 const SLOW_BATCHES = 16
 
-/** Attempts to insert a key that exists when it is inserted, and is gone when it is read. */
+/**
+ * The maximum number of attempts to insert a key that exists at the insert, but no longer exists when the existing task
+ * is read.
+ */
 const KEEP_TRIES = 10
 
 export class Writes {
   readonly session: number
-  /** Batches for which the insert-only fast path is still skipped. */
+  /** The number of further batches for which the insert-only fast path is skipped. */
   #slowBatchesLeft = 0
 
   constructor(session: number) {
     this.session = session
   }
 
-  /** Writes for the claims of another session: the token of a claim may be used in any process. */
+  /**
+   * Returns an object that writes for the claims of another session. The claim token of one process may be used in any
+   * process.
+   */
   as(session: number): Writes {
     return session === this.session ? this : new Writes(session)
   }
@@ -85,7 +96,8 @@ export class Writes {
           'ledger-unavailable',
           'keys are created and removed faster than they can be read; try again',
         )
-      // A key that existed, and was gone when it was read, is free now.
+      // Returns the keys that existed at the insert, but no longer existed when they were read. They can be inserted
+      // now.
       left = await this.#scheduleKeeping(runner, topic, left, mergeMs, answers)
     }
     return entries.map(({ key }) => answers.get(key) as LedgerScheduled)
@@ -106,7 +118,7 @@ export class Writes {
     return entries.map((entry) => written(entry, nowMs, mergeMs, how.get(entry.key) ?? 0))
   }
 
-  /** Adds to `answers`. Returns the entries to be tried again. */
+  /** Schedules the entries, and adds to `answers`. Returns the entries that must be tried again. */
   async #scheduleKeeping(
     runner: StatementRunner,
     topic: TopicName,
@@ -218,7 +230,7 @@ export class Writes {
     return items.map(({ key }) => found.get(key) ?? 'stale')
   }
 
-  /** An answer is null if another transaction holds the row: try again. */
+  /** Settles the tasks. An answer is null if another transaction has locked the row. Then the caller tries again. */
   async settle(
     runner: StatementRunner,
     topic: TopicName,
@@ -230,13 +242,17 @@ export class Writes {
     for (const [i, { outcome }] of settlements.entries())
       (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
     const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
-    // A task that did not end is not held any more, or is just being changed: `settle` decides.
+    // If a task did not end, its claim is no longer valid, or another transaction is changing its row. The statement
+    // `settle` finds out which.
     if (ending.length > 0) others.push(...(await this.#finish(runner, topic, pick(ending), ending, answers)))
     if (others.length > 0) await this.#settle(runner, topic, pick(others), others, answers)
     return answers
   }
 
-  /** Returns the indexes of those that did not end. */
+  /**
+   * Ends the tasks whose outcome is 'done' or 'obsolete'. Returns the indexes of the settlements whose tasks did not
+   * end.
+   */
   async #finish(
     runner: StatementRunner,
     topic: TopicName,
@@ -336,8 +352,8 @@ export class Writes {
       runner.transactionId,
       runner.notifyWithinMs,
       topic.name,
-      // Not in a caller's transaction: each attempt would be a subtransaction, and PostgreSQL slows down with many of
-      // them.
+      // The fast path is not used in a caller's transaction. Each attempt would be a subtransaction, and many
+      // subtransactions slow PostgreSQL down.
       this.#slowBatchesLeft === 0 && runner.transactionId === null,
     ]
   }
@@ -358,7 +374,7 @@ type ClaimRow = [
   endsInMs: number,
 ]
 
-/** The claimed tasks, each column as one list. All null if nothing was claimed. */
+/** The claimed tasks, as one list per column. All lists are null if no task was claimed. */
 type TakenLists = [
   n: string | null,
   generation: string,
@@ -393,7 +409,10 @@ function listIn<T>(json: string | null | undefined): T[] {
   return typeof json === 'string' ? (JSON.parse(json) as T[]) : []
 }
 
-/** Computes the due time as the statement does, so that the statement need not return it for each task. */
+/**
+ * Returns the answer for a scheduled task. Computes the due time in the same way as the statement, so that the
+ * statement need not return the due time of each task.
+ */
 function written(
   { key, cell, when, priority }: NewEntry,
   nowMs: number,
@@ -409,7 +428,10 @@ function written(
   }
 }
 
-/** Parses the lists into `verdicts`. Returns the number of tasks. */
+/**
+ * Parses the lists of claimed tasks, and stores a verdict for each task in `verdicts`. Returns the number of claimed
+ * tasks.
+ */
 function putTaken(
   topic: string,
   items: readonly ClaimItem[],
@@ -430,7 +452,8 @@ function putTaken(
   ]
   const tags = lists[7].split(SEPARATOR)
   const bodies = lists[8].split(SEPARATOR)
-  // The table was written to by hand. Delivering nothing is better than a payload with the wrong task.
+  // This happens only if somebody has changed the table by hand. An error is better than a task with the payload of
+  // another task.
   if (bodies.length !== ns.length || tags.length !== ns.length)
     throw new TocsinError(
       'ledger-damaged',
@@ -498,12 +521,12 @@ function outcomeColumns(outcome: LedgerSettlement['outcome']): {
   return { delay, error: kind === 'retry' ? storable(outcome.error) : null, cause: null, failed: false }
 }
 
-/** Texts of PostgreSQL cannot contain NUL. */
+/** Returns the text without NUL characters, which a text of PostgreSQL cannot contain. */
 function storable(text: string): string {
   return text.replaceAll('\0', '')
 }
 
-/** Returns null if another transaction holds the row. */
+/** Returns the answer to a settlement, or null if another transaction has locked the row. */
 function settledOf({ key, cell }: LedgerSettlement, row: SettleRow): LedgerSettled | null {
   const [, answer, fate, ringMs, failures, priority, lost] = row
   if (answer === 'locked') return null

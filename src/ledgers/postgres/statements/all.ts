@@ -1,6 +1,4 @@
-/**
- * Every statement that the ledger sends, by group. scripts/postgres-statements.mjs renders them into statements.sql.
- */
+/** All statements that the ledger sends, by group. scripts/postgres-statements.mjs writes them to statements.sql. */
 import { ENDED_STATES } from '../../rows.ts'
 import type { ListQuery } from '../../../timetable.ts'
 import { BOARD } from './board.ts'
@@ -12,7 +10,7 @@ import { TRANSACTIONS } from './transactions.ts'
 import { UPKEEP } from './upkeep.ts'
 import { WRITES } from './writes.ts'
 
-/** A query with every condition that a list can have. */
+/** A list query that has all possible conditions. */
 const FULL_QUERY: ListQuery = {
   state: 'pending',
   tag: 'tag',

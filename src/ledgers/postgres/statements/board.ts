@@ -1,4 +1,4 @@
-/** The board: cards of the nodes, settings of the topics, access tokens. */
+/** The statements of the board: node cards, settings of topics, and access tokens. */
 import { CHANGES_KEPT } from '../../../board.ts'
 import type { SlotBy } from '../../../values/cell.ts'
 import { BOARD_CHANGED, CHANNEL } from '../channel.ts'
@@ -25,15 +25,16 @@ export type BeatRow = [
 ]
 
 /**
- * At the commit, NOTIFY takes a lock that the whole server has once. So it is sent for changes, never for a plain beat.
+ * Sends a NOTIFY. At the commit, NOTIFY takes a lock that all databases of the server share. So a NOTIFY is sent only
+ * for changes, never for a beat that changes nothing.
  */
 const NOTIFY = `pg_notify('${CHANNEL}', '${BOARD_CHANGED}')::text`
 const ms = (instant: string): string => `floor(extract(epoch FROM ${instant}) * 1000)::bigint`
 
 /**
- * A text that differs after every creation and every change, whatever the order of their commits. The highest version
- * alone would hide a change that got a lower one and was committed later. The hash covers a server that lost its last
- * commits in a failover: as many other changes must not give the same text.
+ * Returns a text that differs after every creation and every change, in whatever order they commit. The highest version
+ * alone would not be enough: a later commit may have a lower version. The hash is for a failover in which the server
+ * lost its last commits. If the same number of other changes follows, the text must still differ.
  */
 const REVISION = `SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(concat_ws('/', topic, slots, slot_by, change_id))), 0)
       FROM tocsin.topic_config`

@@ -1,4 +1,4 @@
-/** Cancelling and rescheduling, for many tasks in one statement. */
+/** The statements that cancel and reschedule tasks, many tasks in one statement. */
 import { CANCELLED } from '../../rows.ts'
 import { CARRIED, eachRow, FREE, input, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
 import {

@@ -1,4 +1,4 @@
-/** Claims, from taking a task to extending its lease, for many tasks in one statement. */
+/** The statements that claim tasks, record the start of a task, and extend leases. */
 import { LOSSES_OF_A_SUSPECT } from '../../../values/rescue.ts'
 import { ALONE, CANCELLED, DEAD, STARTED_ALONE } from '../../rows.ts'
 import {

@@ -1,4 +1,4 @@
-/** Tasks that ended: replaying and purging dead ones, and deleting old ones. */
+/** The statements for ended tasks. They replay and purge dead tasks, and delete old tasks. */
 import { CANCELLED, DEAD, DONE, OBSOLETE } from '../../rows.ts'
 import { IN_ORDER, input, notifyIfNear, t } from './fragments.ts'
 import {

@@ -1,21 +1,26 @@
-/** Pieces of SQL that several statements share. */
+/** Parts of SQL that several statements share. */
 import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { DEAD } from '../../rows.ts'
 
 interface Terms {
-  /** Parameter: how long the statement waits for row locks, in milliseconds. NULL: as the connection is set. */
+  /**
+   * The parameter for the lock timeout: how many milliseconds the statement waits for row locks. NULL for the setting
+   * of the connection.
+   */
   readonly lockTimeoutMs?: string
   /**
-   * Parameter: id of the transaction in which it must run. In another one `t` is empty, and nothing happens. NULL: any.
+   * The parameter for the id of the transaction in which the statement must run. In another transaction, `t` is empty,
+   * and the statement does nothing. NULL for any transaction.
    */
   readonly transactionId?: string
-  /** More columns. */
+  /** The text of further columns of `t`. */
   readonly also?: string
 }
 
 /**
- * The CTE `t`: one row with the statement's clock, read once, and the conditions under which the statement runs. Every
- * use of a parameter has a cast of its own: some drivers send one parameter for each use.
+ * Returns the CTE `t`. It has one row with the time of the statement, which is read only once. It also sets the lock
+ * timeout and checks the transaction id. Every use of a parameter has its own cast, because some drivers send a
+ * separate parameter for each use.
  */
 export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string => {
   const lockTimeout =
@@ -34,7 +39,7 @@ export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string =>
   )`
 }
 
-/** An array parameter beside the cells and keys. */
+/** A further array parameter, in addition to the cells and keys. */
 export interface Column {
   readonly name: string
   readonly array: string
@@ -44,7 +49,7 @@ const rows = (more: readonly Column[]): string => `
     SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
       WITH ORDINALITY AS i (cell, key${more.map(({ name }) => `, ${name}`).join('')}, n)`
 
-/** The CTE `input`: a row per task, numbered from 1 in `n`. */
+/** Returns the CTE `input`. It has one row per task. The column `n` numbers the rows from 1. */
 export const input = (more: readonly Column[] = []): string => `input AS MATERIALIZED (${rows(more)}
   )`
 
@@ -52,16 +57,17 @@ export const SAME = 'l.topic = $1 AND l.cell = i.cell AND l.key = i.key'
 export const IN_ORDER = 'ORDER BY i.cell, i.key'
 
 /**
- * Every row of `input` with its live row, looked up by primary key and locked in one order. A plain join would let the
- * planner read the whole table where it takes the table for small, or believes that hardly any row is claimed.
+ * Returns a FROM clause that joins every row of `input` to its live row. Each live row is looked up by primary key. All
+ * statements lock the rows in the same order. With a plain join, the planner could read the whole table if it estimates
+ * that the table is small or that hardly any row is claimed.
  */
 export const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDER BY cell, key) i
     CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE ${SAME} ${lock}) l`
 
 /**
- * The same, for statements in which nearly every row fulfils `condition`. Returns only the physical place of the row
- * (`at`, `part`), the cheapest way to address it. A row that another transaction changes meanwhile has another place
- * when it is written to: the statement skips it and reports it as not found.
+ * Like `eachRow`, for statements in which nearly every row fulfils `condition`. The clause only has the physical place
+ * of each row (`at`, `part`), because access by physical place is the cheapest. If another transaction changes a row
+ * meanwhile, the row gets another physical place. Then the statement skips the row and reports it as not found.
  */
 export const eachRowWhere = (
   more: readonly Column[],
@@ -73,40 +79,55 @@ export const eachRowWhere = (
     ) l`
 
 /**
- * The row at a physical place, in its partition. No other condition may stand beside it: if the statement was planned
- * while the table was empty, the planner prefers that condition, and reads the whole topic for each row once it is
- * full.
+ * The condition for the row at a physical place in a partition. Do not combine it with another condition. If PostgreSQL
+ * plans the statement while the table is empty, the planner prefers the other condition. When the table is full, that
+ * plan reads the whole topic for each row.
  */
 export const AT = 'l.ctid = i.at AND l.tableoid = i.part'
 
-/** Releases a claim. */
+/** The assignments that end a claim and make the task pending. */
 export const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
 export const IS_HELD = '(l.session IS NOT NULL AND l.lease_ms > i.now_ms)'
-/** Columns that a task keeps when it ends. */
+/** The columns that are copied when a task ends. */
 export const CARRIED = 'topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body'
 export const prefixed = (table: string, columns: string): string => columns.replaceAll(/\w+/g, `${table}.$&`)
 
-/** When a task rings that was wanted at that time. The same as ringMsAt in ring-time.ts. */
+/**
+ * Returns the expression for the ring time of a task that is wanted at the time `wanted`. It computes the same as
+ * ringMsAt in ring-time.ts.
+ */
 export const ringAt = (wanted: string, mergeMs: string): string => `least(greatest(
       CASE WHEN ${mergeMs} > 0 THEN ((${wanted}) + ${mergeMs} - 1) / ${mergeMs} * ${mergeMs} ELSE ${wanted} END,
     0), ${LAST_INSTANT_MS})`
 
-/** Sends a NOTIFY with the topic's name if the soonest task rings within that time. */
+/**
+ * Returns an expression that sends a NOTIFY with the topic's name if the task with the earliest ring time rings within
+ * `withinMs`.
+ */
 export const notifyIfNear = (soonest: string, withinMs: string, topicName: string): string =>
   `(SELECT pg_notify('tocsin', ${topicName})::text FROM t
     WHERE ${withinMs} > 0 AND (${soonest}) <= t.now_ms + ${withinMs})`
 
-/** The CTE `graves`: deletes the dead task of a key that dies again. A key has at most one dead task. */
+/**
+ * Returns the CTE `graves`. It deletes the earlier dead task of a key whose task dies now, because a key has at most
+ * one dead task.
+ */
 export const graves = (dies: string): string => `graves AS (
     DELETE FROM tocsin.ended e USING removed r
     WHERE r.${dies} AND e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = ${DEAD} RETURNING 1
   )`
 
-/** Always true. Makes PostgreSQL run `graves` before the insert, which would otherwise violate the index ended_dead. */
+/**
+ * A condition that is always true. It makes PostgreSQL run `graves` before the insert. Otherwise the insert would
+ * violate the index ended_dead.
+ */
 export const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
 
-/** Aggregates a column into one text: a row for each task would take half of the time, on both ends. */
+/**
+ * Returns an expression that aggregates a column into one text. If the result had a row for each task, the rows would
+ * take half of the time in the server and in the client.
+ */
 export const numbers = (column: string): string => `string_agg(${column}::text, ',')`
-/** Separates texts in an aggregate. Neither JSON nor a tag contains it. */
+/** The separator of the texts in an aggregate. Neither JSON nor a tag can contain this character. */
 export const SEPARATOR = '\x1e'
 export const texts = (column: string): string => `string_agg(${column}, E'\\x1e')`

@@ -1,6 +1,6 @@
 /**
- * Lists of tasks. Only the conditions that a query has are in the text, so that the planner can choose an index by
- * them.
+ * The statements that list tasks. The text contains only the conditions of the query, so that the planner can choose an
+ * index for these conditions.
  */
 import type { ListQuery } from '../../../timetable.ts'
 import { ENDED_COLUMNS, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
@@ -10,7 +10,7 @@ interface ListStatement {
   readonly values: readonly unknown[]
 }
 
-/** Lists live tasks, in the order in which they ring. */
+/** Returns the statement that lists live tasks, in the order of their ring times. */
 export function listLive(topic: number, query: ListQuery): ListStatement {
   const { state, tag, after } = query
   const where = new Conditions(topic)
@@ -30,7 +30,7 @@ export function listLive(topic: number, query: ListQuery): ListStatement {
   }
 }
 
-/** Lists tasks that ended in that state, in the order in which they did. */
+/** Returns the statement that lists the tasks that ended in the given state, in the order in which they ended. */
 export function listEnded(topic: number, state: number, query: ListQuery): ListStatement {
   const { tag, after } = query
   const where = new Conditions(topic)
@@ -49,7 +49,7 @@ export function listEnded(topic: number, state: number, query: ListQuery): ListS
   }
 }
 
-/** A WHERE clause with the values of its parameters. */
+/** A WHERE clause, and the values of its parameters. */
 class Conditions {
   readonly values: unknown[]
   text = 'topic = $1'
@@ -58,7 +58,7 @@ class Conditions {
     this.values = [topic]
   }
 
-  /** Adds a value. Returns its parameter. */
+  /** Adds a value. Returns its parameter, such as '$2'. */
   value(value: unknown): string {
     this.values.push(value)
     return `$${this.values.length}`

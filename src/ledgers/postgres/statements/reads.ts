@@ -1,9 +1,12 @@
-/** Reading. Nothing here changes anything. Each is one statement, so that it sees one moment. */
+/**
+ * The statements that read. None of them writes. Each reading is a single statement, so that all its results are from
+ * the same snapshot.
+ */
 import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { DEAD } from '../../rows.ts'
 import { LIMIT, param, type Statement, TASKS, TOPIC } from './statement.ts'
 
-/** Without the body: the tasks that ring soon are read again and again. */
+/** The columns of a hint. The body is left out, because the tasks that ring soon are read again and again. */
 const HINT = 'l.key, l.cell, l.ring_ms, l.failures, l.priority, l.lost, l.lease_ms, tocsin.now_ms()'
 const HINT_ROW = 'key, cell, ring_ms, failures, priority, lost, lease_ms (null if it is not claimed), now_ms.'
 
@@ -30,7 +33,7 @@ const PREFIX = [
   param('prefix_to', 'text', "the prefix and ';', the character after ':'"),
 ] as const
 
-/** The indexes live_tag_1 to live_tag_4. */
+/** The numbers of the indexes live_tag_1 to live_tag_4. Each indexes one position of the tags. */
 export const TAG_NUMBERS = [1, 2, 3, 4] as const
 
 const page = (text: string): string => `${text} ORDER BY key LIMIT ${BATCH_MAX}`

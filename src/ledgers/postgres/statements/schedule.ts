@@ -1,4 +1,4 @@
-/** Scheduling, for many tasks in one statement. */
+/** The statements that schedule tasks, many tasks in one statement. */
 import { FREE, IN_ORDER, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
 import {
   LOCK_TIMEOUT_MS,

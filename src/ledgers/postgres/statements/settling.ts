@@ -1,4 +1,4 @@
-/** Settling, for many tasks in one statement. */
+/** The statements that settle tasks, many tasks in one statement. */
 import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../../values/rescue.ts'
 import { CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../../rows.ts'
@@ -40,8 +40,8 @@ export const finish: Statement = {
           { name: 'state', array: '$5::smallint[]' },
         ],
         'l.session = $6 AND l.stamp = i.my_stamp',
-        // Not SKIP LOCKED, and locked before the DELETE: after a wait the row may have moved, and not every version of
-        // PostgreSQL looks at it again by itself in a DELETE by ctid.
+        // The row is locked before the DELETE, and without SKIP LOCKED. During a wait for the lock, another transaction
+        // may give the row a new ctid. Not every version of PostgreSQL then checks the row again in a DELETE by ctid.
         'FOR UPDATE',
       )}
     ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n

@@ -1,12 +1,13 @@
 /**
- * One SQL statement of the ledger, with what a reader needs to run it by hand. statements.sql is rendered from these.
+ * One SQL statement of the ledger, with the information that a reader needs to run it by hand. statements.sql is
+ * generated from these objects.
  */
 export interface Statement {
-  /** What it does, in a sentence or two. */
+  /** What the statement does, in one or two sentences. */
   readonly does: string
-  /** Method that sends it. */
+  /** The method that sends the statement. */
   readonly sentBy: string
-  /** In the order of $1, $2, … */
+  /** The parameters, in the order $1, $2, … */
   readonly takes: readonly Parameter[]
   readonly returns: string
   readonly text: string
@@ -14,19 +15,19 @@ export interface Statement {
 
 export interface Parameter {
   readonly name: string
-  /** SQL type. */
+  /** The SQL type. */
   readonly type: string
   readonly means: string
 }
 
-/** `means` is left out where the name says it all. */
+/** Returns a parameter. `means` is omitted if the name explains the parameter. */
 export function param(name: string, type: string, means = ''): Parameter {
   return { name, type, means }
 }
 
 export const TOPIC = param('topic', 'integer', 'id of the topic')
 export const TOPIC_NAME = param('topic_name', 'text', 'payload of the NOTIFY')
-/** The arrays of a statement have one element per task. */
+/** The parameters that identify the tasks. Each array of a statement has one element per task. */
 export const TASKS = [TOPIC, param('cells', 'smallint[]'), param('keys', 'text[]')] as const
 export const STAMPS = param('stamps', 'bigint[]', 'stamp of each claim')
 export const SESSION = param('session', 'bigint', 'session of the process that holds the claims')

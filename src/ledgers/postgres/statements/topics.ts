@@ -1,4 +1,4 @@
-/** Topics: their ids, and how their keys are placed. */
+/** The statements for topics. They read and store the ids of topics, and how the keys of a topic are placed. */
 import { param, type Statement, TOPIC } from './statement.ts'
 
 const NAME = [param('name', 'text')] as const

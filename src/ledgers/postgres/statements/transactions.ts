@@ -1,4 +1,4 @@
-/** Beside the writes, what is sent in the transactions of callers and of handlers. */
+/** The statements that are sent in the transactions of callers and handlers, in addition to the writes. */
 import { param, SESSION, type Statement, STAMPS, TASKS } from './statement.ts'
 
 export const TRANSACTIONS = {

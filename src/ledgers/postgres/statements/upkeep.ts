@@ -1,9 +1,9 @@
-/** Opening the ledger, and keeping it in order. */
+/** The statements that open the ledger, and the statements of its periodic maintenance. */
 import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { COUNTERS } from '../../rows.ts'
 import { param, type Statement, TOPIC } from './statement.ts'
 
-/** Rows of the books that one statement merges. */
+/** The maximum number of rows of the books that one statement merges. */
 const MERGED_MAX = 10_000
 
 const SUMS = COUNTERS.map((name) => `coalesce(sum(${name}), 0)`).join(', ')

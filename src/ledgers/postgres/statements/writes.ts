@@ -1,9 +1,10 @@
 /**
- * Every transition that task.ts draws, as one statement for many tasks: one round trip and one commit. Rows are locked
- * in one order (cell, key), so that two statements cannot deadlock. statements.sql has their rendered text.
+ * The transitions of a task that task.ts draws. Each transition is one statement for many tasks, with one round trip
+ * and one commit. All statements lock their rows in the same order (cell, key), so that two statements cannot deadlock.
+ * statements.sql contains their text.
  *
- * Statements that run in a caller's transaction (schedule, cancel, reschedule) return only columns that every driver
- * parses alike: texts, booleans, and numbers other than bigint.
+ * Some statements also run in a caller's transaction: schedule, cancel and reschedule. They return only types that all
+ * drivers parse in the same way: texts, booleans, and numbers other than bigint.
  */
 import { cancel, reschedule } from './changes.ts'
 import { begin, claim, claimAny, extend } from './claims.ts'
