@@ -66,7 +66,10 @@ export class ShardedLedger implements Ledger {
     for (const shard of this.#shards) shard.configure(topic, placing)
   }
 
-  /** Writes in a caller's transaction. It belongs to one database, so it can only write tasks of that database. */
+  /**
+   * Writes in a caller's transaction. The transaction belongs to one database, so it can only write tasks of that
+   * database.
+   */
   within(tx: unknown): LedgerTransaction {
     const inside = this.#shards.map((shard) => shard.within(tx))
     const only = (places: readonly Place[]): LedgerTransaction => {
@@ -221,7 +224,10 @@ export class ShardedLedger implements Ledger {
     return forgotten
   }
 
-  /** Returns the lowest time of all databases, so that a task is early by the clock of no database. */
+  /**
+   * Returns the time of the database whose clock is the furthest behind. So no task rings early by the clock of its
+   * database.
+   */
   async nowMs(): Promise<number> {
     return Math.min(...(await Promise.all(this.#shards.map((shard) => shard.nowMs()))))
   }
@@ -263,7 +269,10 @@ export class ShardedLedger implements Ledger {
     return [...dealt]
   }
 
-  /** Runs the step in each database with the places of that database. Returns one answer per place, in their order. */
+  /**
+   * Runs the step in each database with the places of that database. Returns one answer per place, in the order of
+   * `places`.
+   */
   async #spread<P extends { readonly cell: number }, A>(
     places: readonly P[],
     step: (shard: Ledger, places: readonly P[]) => Promise<A[]>,

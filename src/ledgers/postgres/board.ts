@@ -123,9 +123,7 @@ export class PostgresBoard implements Board {
     for (const end of this.#ends) end()
   }
 
-  /**
-   * Runs a statement of the board. Every statement of the board is repeatable: running it twice has the same effect.
-   */
+  /** Runs a statement of the board. Every statement of the board may be sent again after a lost answer. */
   async #ask(
     doing: string,
     text: string,

@@ -26,13 +26,13 @@ export interface StatementCall {
   readonly doing: string
   /** The deadline, as a time of the monotonic clock. */
   readonly deadlineMs: number
-  /** True if running the statement twice has the same effect as running it once. */
+  /** True if the statement may be sent again after a lost answer, because the second run changes nothing. */
   readonly isRepeatable: boolean
   /** True if the statement waits for row locks until the deadline, instead of for BATCH_LOCK_TIMEOUT_MS. */
   readonly isPatient?: boolean
 }
 
-/** Returns the parser for the values of a PostgreSQL type. */
+/** The parsers of the driver for the values of each PostgreSQL type. */
 export interface TypeParsers {
   getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown
 }
@@ -64,8 +64,8 @@ export class Database {
     this.#clock = clock
     this.#callTimeoutMs = callTimeoutMs
     this.types = {
-      // Parsed as numbers: every bigint of the ledger is an instant or a counter, and a number can represent it
-      // exactly.
+      // A bigint is parsed as a number. Every bigint of the ledger is an instant or a counter, and is small enough for
+      // a number.
       getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)),
     }
     this.where = where
@@ -91,7 +91,8 @@ export class Database {
   }
 
   /**
-   * Makes later calls use the functions of prepared-steps.ts. To be called when these functions exist in the database.
+   * Makes later calls use the functions of prepared-steps.ts. Must be called only if these functions exist in the
+   * database.
    */
   useSteps(): void {
     this.#hasSteps = true
@@ -127,7 +128,8 @@ export class Database {
   }
 
   /**
-   * Runs several statements on one connection. Then releases the connection, or destroys it if it is no longer usable.
+   * Runs several statements on one connection. Then releases the connection, or destroys a connection that is no longer
+   * usable.
    */
   async session<T>(work: (client: PoolClient) => Promise<T>, call: StatementCall): Promise<T> {
     try {

@@ -16,8 +16,8 @@ import type { TopicName, Writes } from './writes.ts'
 const LOCK_TIMEOUT_MS = 1_000
 
 /**
- * Matches statements that end a transaction or begin another one. It does not match ROLLBACK TO, because a handler may
- * use savepoints.
+ * Matches statements that end a transaction or begin another transaction. Does not match ROLLBACK TO, because a handler
+ * may use savepoints.
  */
 const TRANSACTION_CONTROL =
   /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[^]*?\*\/)*(begin|start\s+transaction|commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
@@ -86,8 +86,8 @@ export class OpenHandlerTransaction implements HandlerTransaction {
   readonly settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
     const { writes, textFor } = this.#parts
     const topic = await this.#parts.topic(topicName)
-    // A text of several statements ('UPDATE …; COMMIT') passes the check of TRANSACTION_CONTROL. Its commit cannot be
-    // undone, and the task is retried.
+    // TRANSACTION_CONTROL does not detect a COMMIT in a text of several statements ('UPDATE …; COMMIT'). Such a commit
+    // cannot be undone. The task is retried.
     if ((await this.#currentId()) !== this.#id)
       throw badTx(
         'the handler ended its transaction itself: what it wrote before that is committed, and the next attempt writes it again. Leave COMMIT and ROLLBACK to Tocsin',
@@ -138,7 +138,10 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     return inTime(this.#client.query(statement)) as Promise<Answer>
   }
 
-  /** Returns the client for the handler. It rejects everything that would end the transaction or the connection. */
+  /**
+   * Returns the client for the handler. Its `query` rejects statements that would end the transaction. Its `release`
+   * and `end` do nothing, so that the handler cannot end the connection.
+   */
   #guardedClient(): Tx {
     const query = (...args: unknown[]) => this.#handlerQuery(args)
     return new Proxy(this.#client, {

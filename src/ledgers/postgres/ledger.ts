@@ -132,7 +132,7 @@ export class PostgresLedger implements Ledger {
         topic,
         doing: 'reschedule',
         variant: `${when.kind}/${when.ms}/${mergeMs}`,
-        // Nearly every call has a different time.
+        // The variant is not cached, because nearly every call has a different time.
         isOneOff: true,
         way: 'write',
         isRepeatable: false,
@@ -487,11 +487,11 @@ interface Waiting {
  */
 interface Batching {
   readonly topic: string
-  /** The kind of step. It is also used in error messages. */
+  /** The kind of step, which is also named in error messages. */
   readonly doing: 'schedule' | 'cancel' | 'reschedule' | 'claim' | 'extend' | 'settle' | 'replay' | 'purge'
   /** Distinguishes steps whose statements differ in a parameter that is the same for all tasks of the statement. */
   readonly variant?: string
-  /** True if few calls will have this variant, so that it is not cached. */
+  /** True if the variant is not cached, because few calls will have it. */
   readonly isOneOff?: boolean
   /**
    * The group of queues that the step uses. Steps of the same way keep their order. Steps of different ways do not wait

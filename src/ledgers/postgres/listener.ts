@@ -7,7 +7,10 @@ import { UPKEEP } from './statements/upkeep.ts'
 
 /** The delay before the listener reconnects. */
 const RECONNECT_MS = 1_000
-/** The interval of the health check. Without it, the listener would never notice a connection that broke silently. */
+/**
+ * The interval of the health check. Without health checks, the listener would never notice a connection that broke
+ * silently.
+ */
 const CHECK_MS = 10_000
 /** The maximum time in which a NOTIFY that this process sends to itself must arrive. */
 const ECHO_MS = 2_000
@@ -80,12 +83,12 @@ export class Listener {
     const connecting = this.#pool.connect()
     try {
       const client = await Promise.race([connecting, this.#stopped()])
-      // The listener was closed while it waited for a free connection of the caller's pool. If one comes later, it is
-      // released.
+      // The listener was closed while it waited for a free connection of the caller's pool. A connection that comes
+      // later is released.
       if (client === null) connecting.then((late) => late.release()).catch(() => {})
       return client
     } catch {
-      // The error is not logged, because the ledger's own calls fail, too, and report it.
+      // The error is not logged, because the ledger's own calls fail, too, and report the error.
       return null
     }
   }

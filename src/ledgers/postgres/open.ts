@@ -35,8 +35,8 @@ export interface PostgresSurroundings {
 
 const VERSION_MIN = 130_000
 /**
- * The maximum time for a migration, including the wait for a migration by another process. It may be slow on large
- * tables.
+ * The maximum time for a migration, including the wait for a migration by another process. A migration of large tables
+ * may be slow.
  */
 const MIGRATION_MS = 60_000
 const ID_LENGTH = 12
@@ -52,8 +52,8 @@ export async function openPostgres(
   const { pool, handlersPool, types, isOurs } = await poolOf(options, callTimeoutMs)
   // The event is ignored: if an idle connection breaks, the pool opens another one.
   const onError = () => {}
-  // The listener is added on connect. If an error arrives in the same chunk of data as the end of the handshake, pg
-  // emits it before any other code can add a listener.
+  // An error may arrive in the same chunk of data as the end of the handshake. Then pg emits the error before any other
+  // code can add a listener. So the listener is added on connect.
   const onConnect = (client: PoolClient) => client.on('error', onError)
   const pools = [...new Set([pool, handlersPool])]
   for (const one of pools) one.on('error', onError).on('connect', onConnect)

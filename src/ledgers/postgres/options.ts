@@ -22,7 +22,7 @@ export type PostgresOptions =
       readonly partitions?: number | undefined
     }
   | {
-      /** Your own pool of the package pg. Tocsin never ends it. */
+      /** Your own pool of the package pg. Tocsin never ends your pool. */
       readonly pool: PostgresPool
       readonly url?: undefined
       readonly connections?: undefined

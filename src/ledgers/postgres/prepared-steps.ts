@@ -18,8 +18,8 @@ interface Step {
   readonly name: string
   readonly statement: Statement
   /**
-   * A faster statement that is tried first if the condition `when` is true. It is rolled back if a key already has a
-   * live task.
+   * A faster statement that is tried first if the condition `when` is true. PostgreSQL rolls this statement back if a
+   * key already has a live task.
    */
   readonly fastPath?: { readonly statement: Statement; readonly when: string }
   /** The columns of the result. */

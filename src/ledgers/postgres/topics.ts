@@ -27,8 +27,8 @@ export class Topics {
   }
 
   /**
-   * Returns the topic, and creates it if it does not exist. Creates it on the ledger's own connection, so that a
-   * caller's ROLLBACK does not remove it.
+   * Returns the topic. If the topic does not exist, creates it on the ledger's own connection, so that a caller's
+   * ROLLBACK does not remove the topic.
    */
   async made(name: string): Promise<TopicName> {
     const known = await this.seen(name)

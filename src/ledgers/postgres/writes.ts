@@ -31,7 +31,7 @@ export interface TopicName {
 export interface ClaimItem extends Place {
   readonly stamp: number
   readonly leaseMs: number
-  /** The current time on the clock that decided that the task rings. */
+  /** The time on the clock by which the task rang. */
   readonly nowMs: number
   readonly alone: boolean
 }
@@ -96,8 +96,8 @@ export class Writes {
           'ledger-unavailable',
           'keys are created and removed faster than they can be read; try again',
         )
-      // Returns the keys that existed at the insert, but no longer existed when they were read. They can be inserted
-      // now.
+      // The remaining keys existed at the insert, but no longer existed when they were read. So these keys can be
+      // inserted now.
       left = await this.#scheduleKeeping(runner, topic, left, mergeMs, answers)
     }
     return entries.map(({ key }) => answers.get(key) as LedgerScheduled)

@@ -106,8 +106,8 @@ export class SqliteBoard implements Board {
   }
 
   /**
-   * Runs a step with the ledger's writer, in one order with the ledger's writes. Resolves when the change is on the
-   * disk.
+   * Runs a step with the ledger's writer, so that the board's and the ledger's writes have one order. Resolves when the
+   * change is on the disk.
    */
   async #write<N extends BoardStepName>(
     name: N,

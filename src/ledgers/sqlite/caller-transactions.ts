@@ -109,12 +109,12 @@ export class CallerTransactions {
 
   /**
    * Throws if the connection uses another copy of SQLite than the ledger. Two copies in one process do not see each
-   * other's locks, and silently overwrite each other's commits. The check opens a write transaction on the given
-   * connection. Then the ledger's connection must fail to open one.
+   * other's locks, and silently overwrite each other's commits. The check begins a write transaction on the given
+   * connection. With the same copy, the ledger's connection then cannot begin a write transaction.
    */
   checkCopy(given: SqliteDatabase): void {
     const theirs = given as Database
-    // The caller has a transaction open on the connection. The first use of the connection as `tx` makes the check
+    // A transaction is already open on the connection. The check is made at the first use of the connection as `tx`
     // instead.
     if (theirs.inTransaction) return
     theirs.exec('BEGIN IMMEDIATE')

@@ -45,9 +45,9 @@ interface Job {
 }
 
 /**
- * Group commit: the steps of one turn of the event loop share one transaction, and so one wait for the disk. If they
- * take longer than HOLD_MS, the rest goes into the next transaction. Steps run in the order of the calls. They are
- * answered in the same order, after the commit.
+ * Group commit: the steps of one turn of the event loop share one transaction, and so one wait for the disk. If these
+ * steps take too long (HOLD_MS), the rest goes into the next transaction. Steps run in the order of the calls. Steps
+ * are answered in the same order, after the commit.
  */
 export class Committer implements Writer {
   readonly #database: Database

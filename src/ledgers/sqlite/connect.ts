@@ -1,13 +1,15 @@
 import Database, { type Database as Connection } from 'better-sqlite3'
 
 /**
- * Number of pages in the write-ahead log that starts a checkpoint, which copies them into the file. A page that changes
- * many times between two checkpoints is copied once.
+ * The number of pages in the write-ahead log at which SQLite starts a checkpoint. A checkpoint copies the changed pages
+ * into the file. A page that changes many times between two checkpoints is copied only once.
  */
 const CHECKPOINT_PAGES = 4_000
 const CACHE_KIB = 65_536
 
-/** Opens a connection. It never waits in SQLite's busy handler, because that would block the event loop. */
+/**
+ * Opens a connection. The connection never waits in SQLite's busy handler, because the wait would block the event loop.
+ */
 export function connect(path: string): Connection {
   const database = new Database(path, { timeout: 0 })
   try {

@@ -191,7 +191,7 @@ export class SqliteLedger implements Ledger {
     return () => {}
   }
 
-  /** Returns no places. The `ended` of a caller's transaction reports the end of the transaction instead. */
+  /** Returns no places. The property `ended` of a caller's transaction reports the end of the transaction instead. */
   committedWrites(): Promise<Place[]> {
     return Promise.resolve([])
   }
@@ -201,8 +201,8 @@ export class SqliteLedger implements Ledger {
   }
 
   /**
-   * Returns true for an earlier session. Its claims ended when this session began, as one process at a time has the
-   * file.
+   * Returns true for an earlier session. The claims of an earlier session ended when this session began, because only
+   * one process at a time has the file open.
    */
   #isOver(session: number): boolean {
     return session !== this.#parts.session

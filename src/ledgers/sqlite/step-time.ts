@@ -3,8 +3,8 @@
  * set back, decides whether a lease has expired.
  */
 export interface StepTime {
-  /** Wall clock, Unix milliseconds. */
+  /** The time of the wall clock, in Unix milliseconds. */
   readonly nowMs: number
-  /** Monotonic clock, milliseconds. */
+  /** The time of the monotonic clock, in milliseconds. */
   readonly steadyMs: number
 }

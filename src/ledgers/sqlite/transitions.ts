@@ -286,7 +286,8 @@ export class Transitions {
   }
 
   /**
-   * Returns the claimed task. A damaged task becomes dead instead, so that it neither is delivered nor blocks its cell.
+   * Returns the claimed task. A damaged task becomes dead instead: it must not be delivered, and must not block the
+   * other tasks of its cell.
    */
   #intact(topicName: string, topic: number, row: ClaimedRow & Place, time: StepTime): ClaimVerdict {
     if (isIntact(row)) return { kind: 'ours', task: claimedTaskOf(topicName, row) }
@@ -483,7 +484,8 @@ const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 function lapseOf({ marked, started }: LiveRow, lost: number): Lapse | null {
   if (marked === 1) return { kind: 'cancelled' }
   // A task is poison only if its start was recorded while it ran alone, and this is its third lost lease in a row. The
-  // number is checked, too: a hint from before a replay can claim a task alone that has lost no lease since the replay.
+  // number must be checked, because a hint may be older than a replay: then a task is claimed alone that has lost no
+  // lease since the replay.
   if (started !== STARTED_ALONE || lost <= LOSSES_OF_A_SUSPECT) return null
   return { kind: 'poison', error: poisonText(lost) }
 }

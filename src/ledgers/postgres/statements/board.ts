@@ -25,16 +25,16 @@ export type BeatRow = [
 ]
 
 /**
- * Sends a NOTIFY. At the commit, NOTIFY takes a lock that all databases of the server share. So a NOTIFY is sent only
- * for changes, never for a beat that changes nothing.
+ * The expression that sends a NOTIFY. At the commit, NOTIFY takes a lock that all databases of the server share. So a
+ * NOTIFY is sent only for changes, never for a beat that changes nothing.
  */
 const NOTIFY = `pg_notify('${CHANNEL}', '${BOARD_CHANGED}')::text`
 const ms = (instant: string): string => `floor(extract(epoch FROM ${instant}) * 1000)::bigint`
 
 /**
- * Returns a text that differs after every creation and every change, in whatever order they commit. The highest version
- * alone would not be enough: a later commit may have a lower version. The hash is for a failover in which the server
- * lost its last commits. If the same number of other changes follows, the text must still differ.
+ * A query for a text that differs after every creation and every change, in whatever order these commit. The highest
+ * version alone would not be enough, because a later commit may have a lower version. The hash is for a failover in
+ * which the server lost its last commits: if the same number of other changes follows, the text must still differ.
  */
 const REVISION = `SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(concat_ws('/', topic, slots, slot_by, change_id))), 0)
       FROM tocsin.topic_config`

@@ -18,9 +18,9 @@ interface Terms {
 }
 
 /**
- * Returns the CTE `t`. It has one row with the time of the statement, which is read only once. It also sets the lock
- * timeout and checks the transaction id. Every use of a parameter has its own cast, because some drivers send a
- * separate parameter for each use.
+ * Returns the CTE `t`, with one row. The row has the time of the statement, so that the clock is read only once. The
+ * CTE also sets the lock timeout and checks the transaction id. Every use of a parameter has its own cast, because some
+ * drivers send a separate parameter for each use.
  */
 export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string => {
   const lockTimeout =
@@ -49,7 +49,7 @@ const rows = (more: readonly Column[]): string => `
     SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
       WITH ORDINALITY AS i (cell, key${more.map(({ name }) => `, ${name}`).join('')}, n)`
 
-/** Returns the CTE `input`. It has one row per task. The column `n` numbers the rows from 1. */
+/** Returns the CTE `input`, with one row per task. The column `n` numbers the rows from 1. */
 export const input = (more: readonly Column[] = []): string => `input AS MATERIALIZED (${rows(more)}
   )`
 
@@ -67,7 +67,7 @@ export const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDE
 /**
  * Like `eachRow`, for statements in which nearly every row fulfils `condition`. The clause only has the physical place
  * of each row (`at`, `part`), because access by physical place is the cheapest. If another transaction changes a row
- * meanwhile, the row gets another physical place. Then the statement skips the row and reports it as not found.
+ * meanwhile, the row gets another physical place. Then the statement skips the row and reports the task as not found.
  */
 export const eachRowWhere = (
   more: readonly Column[],
@@ -79,9 +79,9 @@ export const eachRowWhere = (
     ) l`
 
 /**
- * The condition for the row at a physical place in a partition. Do not combine it with another condition. If PostgreSQL
- * plans the statement while the table is empty, the planner prefers the other condition. When the table is full, that
- * plan reads the whole topic for each row.
+ * The condition for the row at a physical place in a partition. No other condition may be added. If PostgreSQL plans
+ * the statement while the table is empty, the planner prefers the other condition. When the table is full, that plan
+ * reads the whole topic for each row.
  */
 export const AT = 'l.ctid = i.at AND l.tableoid = i.part'
 
@@ -109,8 +109,8 @@ export const notifyIfNear = (soonest: string, withinMs: string, topicName: strin
     WHERE ${withinMs} > 0 AND (${soonest}) <= t.now_ms + ${withinMs})`
 
 /**
- * Returns the CTE `graves`. It deletes the earlier dead task of a key whose task dies now, because a key has at most
- * one dead task.
+ * Returns the CTE `graves`. The CTE deletes the earlier dead task of a key whose task dies now, because a key has at
+ * most one dead task.
  */
 export const graves = (dies: string): string => `graves AS (
     DELETE FROM tocsin.ended e USING removed r
@@ -118,14 +118,14 @@ export const graves = (dies: string): string => `graves AS (
   )`
 
 /**
- * A condition that is always true. It makes PostgreSQL run `graves` before the insert. Otherwise the insert would
- * violate the index ended_dead.
+ * A condition that is always true. The condition makes PostgreSQL run `graves` before the insert. Otherwise the insert
+ * would violate the index ended_dead.
  */
 export const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
 
 /**
- * Returns an expression that aggregates a column into one text. If the result had a row for each task, the rows would
- * take half of the time in the server and in the client.
+ * Returns an expression that aggregates a column into one text. A result with one row per task would be slow: the rows
+ * would take half of the time, in the server and in the client.
  */
 export const numbers = (column: string): string => `string_agg(${column}::text, ',')`
 /** The separator of the texts in an aggregate. Neither JSON nor a tag can contain this character. */
