@@ -5,7 +5,7 @@ import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
 /**
  * The part of a pg pool that the options require. It is declared here, so that a program compiles with Tocsin without
- * @types/pg.
+ * the types of pg.
  */
 export interface PostgresPool {
   connect(): Promise<unknown>
