@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Records that the handler of a suspect is about to start. Only a recorded start makes a lost lease poison.
+-- Records that the handler of a suspect is about to start. A suspect that loses its lease is poison only if its start
+-- was recorded.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        key, stamp

@@ -1,18 +1,21 @@
 #!lua flags=allow-oom
--- Ends tasks that wait. Marks tasks that are held, so that their current attempt is the last, and fences their holders.
+-- Ends waiting tasks as cancelled. Marks held tasks, whose current attempt is then the last, and notifies their lease
+-- holders.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        seed of the rescue's spread, MessagePack of keys
--- Reply       now, '' if all were cancelled, else a letter for each: 'c' cancelled, 'f' in flight, 'n' not found
--- Repeatable  no: a task that was scheduled under the key in between would be cancelled
+-- ARGV        random seed of the rescue's delays (a fraction of 1), MessagePack of keys
+-- Reply       now, '' if all tasks were cancelled, else a letter for each key: 'c' cancelled, 'f' in flight, 'n' not
+--             found
+-- Repeatable  no: a second run would cancel a task that was scheduled under the key in between
 --@include cell tries claims lanes bury rescue
 
 local keys = cmsgpack.unpack(ARGV[2])
--- A task under an expired lease counts as waiting: rescue before answering.
+-- Rescue first, because a task whose lease has expired counts as waiting.
 rescue_all(tonumber(ARGV[1]))
 
--- Most cancels name tasks of the normal lane, and one ZREM ends and counts them. If it removed fewer than were named:
--- a key that has a body and is not held has just been removed from the normal lane, or is in another lane.
+-- Most cancelled tasks wait in the normal lane: one ZREM removes and counts them. If ZREM removed fewer keys than
+-- given, check each key. A key that has a body and is not held was just removed from the normal lane, or waits in
+-- another lane.
 local ended, stamps = keys, nil
 if redis.call('ZREM', NORMAL, unpack(keys)) < #keys then
   ended, stamps = {}, stamps_of(keys)

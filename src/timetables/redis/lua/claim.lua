@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
--- Rescues expired claims, then takes due tasks, lane by lane, under one stamp and one lease. If the process dies or the
--- reply is lost: a repeat with the same req returns the tasks that it holds; else they are rescued after the lease.
+-- Rescues expired claims, then takes due tasks, lane by lane, under one stamp and one lease. If the reply is lost, a
+-- repeat with the same req returns the tasks that the claim still holds. If the process dies, the tasks are rescued
+-- after the lease expires.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        req, limit, lease in ms, 'lanes' | 'suspects', '1' to keep prefixes whole, seed of the rescue's spread
+-- ARGV        req, limit, lease in ms, 'lanes' | 'suspects', '1' to keep prefixes whole, random seed of the rescue's
+--             delays (a fraction of 1)
 -- Reply       now, stamp, next ring, next suspect, ms to the first lease end (each -1 if there is none), number of
---             rescued tasks, poisoned keys by lines, keys, scores, bodies, tries (false for a task without; an empty
---             list if none has any)
+--             rescued tasks, poisoned keys separated by line ends, keys, scores, bodies, tries (false for a task
+--             without tries; an empty list if no task has tries)
 -- Repeatable  yes
 --@include cell tries claims lanes bury rescue
 
@@ -20,14 +22,15 @@ local function prefix_of(key)
   return string.match(key, '^[^:]*')
 end
 
--- Returns how many of `found` (flat, one more than there is room for) to take without splitting a prefix.
+-- Returns how many tasks of `found` to take so that no prefix is split. `found` is a flat list of keys and scores, with
+-- one task more than there is room for.
 local function uncut(found, room)
   local next_ring, prefix = ring_of(found[2 * room + 2]), prefix_of(found[2 * room + 1])
   local keep = room
   while keep > 0 and ring_of(found[2 * keep]) == next_ring and prefix_of(found[2 * keep - 1]) == prefix do
     keep = keep - 1
   end
-  -- A prefix that alone exceeds the limit is split.
+  -- If a single prefix exceeds the limit, split it.
   return (keep == 0 and #keys == 0) and room or keep
 end
 
@@ -40,7 +43,7 @@ local function take(letter, room)
   if #found > 2 * room then
     for i = #found, 2 * uncut(found, room) + 1, -1 do found[i] = nil end
   end
-  -- By rank: `found` is the head of the lane, and nothing was added since it was read.
+  -- Remove by rank: `found` is the head of the lane, and the lane has not changed since `found` was read.
   if #found > 0 then redis.call('ZREMRANGEBYRANK', lane, 0, #found / 2 - 1) end
   return found
 end
@@ -54,7 +57,8 @@ local stamp = redis.call('HGET', CLAIMS, req)
 local rescued = 0
 
 if stamp then
-  -- A repeated request, because the reply was lost: return the tasks that it still holds, and take no others.
+  -- This request was made before, and its reply was lost. Return the tasks that the claim still holds, and take no
+  -- others.
   each_member(stamp, function(key, _, score) keys[#keys + 1], scores[#scores + 1] = key, score end)
   stamp = tonumber(stamp)
   local held_keys, held_scores = {}, {}
@@ -76,7 +80,7 @@ else
         n = n + 1
         local key, score = found[i], found[i + 1]
         keys[n], scores[n] = key, score
-        -- The last three digits of the score, which count failures, are kept in PREPARE.
+        -- PREPARE keeps the last three digits of the score, which count failures.
         local failures = #score > 2 and string.sub(score, -3) or string.format('%03d', score)
         held[2 * n - 1], held[2 * n] = stamp_text .. failures, key
       end
@@ -106,9 +110,9 @@ local lease_end = redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2]
 local poisoned = redis.call('HGET', CLAIMS, 'poisoned')
 if poisoned then redis.call('HDEL', CLAIMS, 'poisoned') end
 
--- Tasks that the rescue put back may ring for other consumers.
+-- Wake other consumers if the rescue put back a task that rings before the noted time.
 tell_rings()
--- Sets the exact values for the pollers: they are too early after a first task was taken or cancelled.
+-- Store the exact next times, which pollers read. The old values are too early if a first task was taken or cancelled.
 local known, gone = {}, {}
 local function note(field, value)
   if value then known[#known + 1], known[#known + 2] = field, value else gone[#gone + 1] = field end

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Counts the tasks of a cell by state, and reads the counters of what became of earlier ones.
+-- Counts the tasks of a cell by state, and reads the counters of the cell (the books).
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        none

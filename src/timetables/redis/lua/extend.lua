@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Extends the lease of a claim: it ends the given time from now. The stamp stays the same.
+-- Extends the lease of a claim: the lease ends the given time from now. The stamp stays the same.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        req, lease in ms
--- Reply       now, 1 extended | 0 the claim holds nothing any more
+-- Reply       now, 1 extended | 0 the claim holds no task any more
 -- Repeatable  yes
 --@include cell
 

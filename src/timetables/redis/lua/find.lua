@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- Finds the keys of a selection, page by page: all that exist during the whole scan, and some of them twice.
+-- Finds the keys of a selection, page by page. Every key that exists during the whole scan is returned, some keys more
+-- than once.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        'live' | 'dead', 'tag' | 'prefix' | 'all', the tag or prefix, cursor ('' to start)
@@ -27,7 +28,7 @@ local function selects(key, body)
   return has
 end
 
--- Filtered here, so that only keys are sent, not bodies.
+-- Filter in the script, so that the reply contains only keys and no bodies.
 local page = redis.call('HSCAN', dead and GRAVES or POOL, cursor == '' and '0' or cursor, 'COUNT', PAGE)
 local found = page[2]
 for i = 1, #found, 2 do

@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
--- Ends held tasks as done or obsolete. Nearly every task ends this way, so it takes the fewest commands.
+-- Ends held tasks as done or obsolete. Nearly every task ends this way, so this script uses as few commands as
+-- possible.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        'done' | 'obsolete', MessagePack of keys, and of a flat list: a stamp, and how many keys in a row have it
--- Reply       now, '' if all were held, else a letter for each: '1' settled, '0' stale
--- Repeatable  yes: a second run finds the tasks not held, answers '0' and changes nothing
+-- ARGV        'done' | 'obsolete', MessagePack of two lists: the keys; and, in turn, a stamp and the number of
+--             consecutive keys that have this stamp
+-- Reply       now, '' if all tasks were held, else a letter for each key: '1' settled, '0' stale
+-- Repeatable  yes: a second run finds that the tasks are not held, answers '0' and changes nothing
 --@include cell claims
 
 local keys, stamps = cmsgpack.unpack(ARGV[2])
@@ -22,7 +24,7 @@ for group = 1, #stamps, 2 do
   at = at + stamps[group + 1]
 end
 if #held > 0 then
-  -- Cells without tags, retries and cancelled claims skip all three.
+  -- One EXISTS saves three commands in cells without tags, tries and marks.
   if redis.call('EXISTS', TAGS, TRIES, MARKS) > 0 then
     untag(held)
     redis.call('HDEL', TRIES, unpack(held))

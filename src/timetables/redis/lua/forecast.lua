@@ -26,7 +26,7 @@ for _, lane in pairs(LANE_OF) do
     local at = math.floor((starts - from) / step) + 1
     local in_range = starts < to and rings(lane, string.format('%.0f', starts * 1000), to) or 0
     if in_range > #steps - at + 1 then
-      -- More tasks than steps: one ZCOUNT for each step is cheaper than reading the tasks.
+      -- There are more tasks than steps, so one ZCOUNT for each step is cheaper than reading the tasks.
       for i = at, #steps do
         local first = math.max(starts, from + (i - 1) * step)
         local last = math.min(to, from + i * step)

@@ -1,10 +1,11 @@
 #!lua flags=no-writes
--- Reads everything about some tasks.
+-- Reads the full state of some tasks.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        '1' dead tasks only | '0' the live task of a key, or else the dead one; then the keys
--- Reply       now, a list for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp,
---             body, tries, cause of death
+-- ARGV        '1' to read dead tasks only | '0' to read the live task of each key, or the dead task if there is no live
+--             one; then the keys
+-- Reply       now, a list for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp, body,
+--             tries, cause of death
 -- Repeatable  yes: reads only
 --@include cell claims lanes
 

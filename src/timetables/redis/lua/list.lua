@@ -1,23 +1,23 @@
 #!lua flags=no-writes
--- Lists the next tasks of a cell after a position, in order of score, then key: at most `limit` from each lane (or from
--- the dead), and all held tasks if requested.
+-- Lists tasks of a cell. From each lane, or from the dead tasks, lists at most `limit` tasks after a position, in order
+-- of score, then key. Lists all held tasks if requested.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        '1' with waiting tasks, '1' with held tasks, '1' dead tasks instead, limit, score to start at, key to
---             start after at that score ('' for none)
--- Reply       now, flat list of keys and scores, then score and key up to which the list is complete ('' if it is
---             complete to the end)
+-- ARGV        '1' to list waiting tasks, '1' to list held tasks, '1' to list dead tasks instead, limit, score to start
+--             at, key to start after at that score ('' for none)
+-- Reply       now, flat list of keys and scores, score and key of the position up to which the list is complete (both
+--             '' if it is complete to the end)
 -- Repeatable  yes: reads only
 --@include cell claims
 
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local found = {}
--- The first end of a page, among the lanes that may have more tasks than the limit.
+-- The position up to which the list is complete: the first of the last tasks of those lanes that may have more tasks.
 local end_score, end_key = nil, ''
 
 local function page(lane, from)
-  -- If the key to start after is still at its score, start at its rank instead of reading all keys of that score.
+  -- If `from_key` still has the score `from`, start after its rank instead of reading all keys of that score.
   local rank = from_key ~= '' and redis.call('ZSCORE', lane, from_key)
   if rank and tonumber(rank) == from then
     local first = redis.call('ZRANK', lane, from_key) + 1
@@ -48,7 +48,7 @@ local function add(lane, from, scale)
 end
 
 if ARGV[3] == '1' then
-  -- Scores in DEAD are plain ms, without failures.
+  -- Scores in DEAD are times in ms, without failures.
   add(DEAD, ring_of(from_score), '000')
 else
   if ARGV[1] == '1' then

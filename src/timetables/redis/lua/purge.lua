@@ -3,8 +3,8 @@
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        keys
--- Reply       now, a letter for each: 'p' purged, 'n' not found
--- Repeatable  yes: a second run finds them no more
+-- Reply       now, a letter for each key: 'p' purged, 'n' not found
+-- Repeatable  yes: a second run finds the tasks gone and changes nothing
 --@include cell
 
 local scores = redis.call('ZMSCORE', DEAD, unpack(ARGV))

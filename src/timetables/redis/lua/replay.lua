@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- Revives dead tasks: under their old id, due now, with no failures. A key that has a live task is left alone.
+-- Revives dead tasks: each task keeps its id, is due now and has no failures. Does not change a key that has a live
+-- task.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        keys
--- Reply       now, a letter for each: 'r' replayed, 'l' live, 'n' not found
+-- Reply       now, a letter for each key: 'r' replayed, 'l' live, 'n' not found
 -- Repeatable  no: a second run answers 'l' or 'n', or revives a task that died again in between
 --@include cell tries lanes
 

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Moves tasks that wait to another time, and resets their failures. Held tasks are left alone.
+-- Moves waiting tasks to another time, and resets their failures. Does not change held tasks.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        seed of the rescue's spread, quantum in ms, flat list of keys and times ('+ms' a delay, '~ms' a shift, a
---             number an instant)
--- Reply       now, for each key its new due time, or -1 in flight, -2 not found
--- Repeatable  no: a shift would be applied twice
+-- ARGV        random seed of the rescue's delays (a fraction of 1), quantum in ms, flat list of keys and times ('+ms'
+--             is a delay, '~ms' is a shift, a number is an instant)
+-- Reply       now, for each key its new due time, or -1 if it is in flight, or -2 if it is not found
+-- Repeatable  no: a second run would apply a shift again
 --@include cell tries claims lanes bury rescue
 
 local quantum = tonumber(ARGV[2])

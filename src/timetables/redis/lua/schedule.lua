@@ -1,15 +1,15 @@
 #!lua
--- Schedules new tasks. If the key has a live task: 'replace' supersedes it, also a held one, whose holder is fenced;
--- 'keep' leaves it, unless it is held and cancelled, since such a task has no further attempt.
+-- Schedules new tasks. If the key has a live task, 'replace' replaces it; if that task is held, its lease holder is
+-- notified. 'keep' keeps the live task, unless it is held and cancelled: such a task has no further attempt.
 -- No allow-oom: a full Redis rejects the script before it writes anything.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        'replace' | 'keep', quantum in ms, n, n lane letters ('n' alone: all are normal), '1' if any has tags,
---             MessagePack of a flat list of n keys and bodies, and of n times or one for all ('+ms' a delay, a number
---             an instant)
--- Reply       now, '' if all were created, else a letter for each: 'c' created, 'r' replaced, 'f' replaced in flight,
---             'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
--- Repeatable  no: it would replace a task that was scheduled under the key in between
+-- ARGV        'replace' | 'keep', quantum in ms, number of tasks, a lane letter for each task (a single 'n' if all are
+--             normal), '1' if any task has tags, MessagePack of two lists: keys and bodies in turn; the times, or one
+--             time for all ('+ms' is a delay, a number is an instant)
+-- Reply       now, '' if all tasks were created, else a letter for each task: 'c' created, 'r' replaced, 'f' replaced
+--             in flight, 'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
+-- Repeatable  no: a second run would replace a task that was scheduled under the key in between
 --@include cell tries claims lanes
 
 local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
@@ -20,7 +20,7 @@ for i = 1, n do keys[i] = keys_and_bodies[2 * i - 1] end
 
 local answers, kept_due = nil, {}
 
--- 'keep': answers for the keys that have a live task. Returns the positions of the others.
+-- For 'keep': writes the answers for keys that have a live task. Returns the positions of the other keys.
 local function without_the_kept()
   local _, scores = waiting(keys)
   local stamps = stamps_of(keys)
@@ -57,7 +57,7 @@ if ARGV[1] == 'keep' then
 end
 local function position(at) return entering and entering[at] or at end
 
--- Before the bodies of replaced tasks are overwritten.
+-- Remove the tags of replaced tasks before HSET overwrites the bodies, which contain these tags.
 untag(keys)
 
 local fresh = redis.call('HSET', POOL, unpack(keys_and_bodies))

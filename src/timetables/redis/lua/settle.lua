@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- Ends the claims of tasks by retry, snooze, return or dead (done and obsolete: finish.lua). A task that is not held
--- under the given stamp is stale, and left as it is.
+-- Settles tasks with retry, snooze, return or dead. (finish.lua settles tasks with done or obsolete.) A task that is
+-- not held under the given stamp is stale and stays unchanged.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        n, then five for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead', delay in ms or cause of death,
---             error (for 'dead' after a '1' if the death counts as a failure, else '0')
--- Reply       now, a letter for each: '1' settled, '0' stale
--- Repeatable  yes: a second run finds the tasks not held, answers '0' and changes nothing
+-- ARGV        number of settlements, then five values for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead',
+--             delay in ms or cause of death, error (for 'dead' the error follows a '1' if the death counts as a
+--             failure, else a '0')
+-- Reply       now, a letter for each settlement: '1' settled, '0' stale
+-- Repeatable  yes: a second run finds that the tasks are not held, answers '0' and changes nothing
 --@include cell tries claims lanes bury
 
 local n = tonumber(ARGV[1])
@@ -54,7 +55,7 @@ for at, i in ipairs(held) do
     tries.error = string.sub(text, 2)
     deaths[#deaths + 1] = { key = key, tries = tries, cause = number }
   elseif marked[at] == 1 then
-    -- Cancelled while it was held: this attempt was the last.
+    -- The task was cancelled while it was held, so this attempt was its last.
     cancelled[#cancelled + 1] = key
   elseif kind == 'return' then
     if tries_of[at] then

@@ -5,7 +5,7 @@
 -- KEYS        board (shared/board.lua)
 -- ARGV        node id, edition, card as JSON
 -- Reply       now, revision, flat list of all node ids and '<beats> <edition> <ms of the last beat>'
--- Repeatable  yes: counts another beat, which does no harm
+-- Repeatable  yes: a second run counts one beat more, which does no harm
 --@include board
 
 local id, edition = ARGV[1], ARGV[2]
@@ -15,7 +15,7 @@ for i = 1, #all, 2 do
   if all[i] == id then at = i + 1 end
 end
 
--- The first count is the time in ms: a node that was buried and comes back never has a count that it had before.
+-- The count starts at the current time in ms. So a node that was buried and comes back never repeats an earlier count.
 local beats, former_edition = now, nil
 if at then
   local former

@@ -1,13 +1,13 @@
 #!lua
--- Changes a topic if it has the expected version. A caller that repeats a change after a lost reply finds it in the
--- history, also if other changes followed.
+-- Changes a topic if the topic has the expected version. If a caller repeats a change after a lost reply, the script
+-- finds the change in the history, even if other changes followed, and answers 1.
 --
--- KEYS        board and changes (shared/board.lua): the sixth is the list of this topic's changes, newest first
+-- KEYS        board and changes (shared/board.lua): KEYS[6] is the list of this topic's changes, newest first
 -- ARGV        topic, expected version, id of the change as JSON, changeable part as JSON, author and patch as JSON,
 --             number of changes to keep
--- Reply       now, 1 changed by this call or by an earlier one with this id | 0 has another version, the topic as text
---             ('' if there is none)
--- Repeatable  no: the caller repeats it, with the same id, after it was told that the outcome is unknown
+-- Reply       now; 1 if this call or an earlier call with this id made the change, 0 if the topic has another version;
+--             the topic as text ('' if there is no such topic)
+-- Repeatable  no: the caller gets 'unknown-outcome', and may then repeat the change with the same id
 --@include board
 
 local CHANGES = KEYS[6]
@@ -19,8 +19,8 @@ local version, fixed = string.match(text, '^(%d+)\n([^\n]*)\n')
 version = tonumber(version)
 
 if version ~= expected then
-  -- The index at which this change is, if it was made. LINDEX takes a negative index, too (from the oldest), so that
-  -- version and id are compared.
+  -- If this change was made earlier, it is at this index of the list. LINDEX counts a negative index from the oldest
+  -- entry, so the version and the id must be compared.
   local past = redis.call('LINDEX', CHANGES, version - (expected + 1))
   local past_version, past_id = string.match(past or '', '^(%d+) %d+\n([^\n]*)\n')
   local is_ours = tonumber(past_version) == expected + 1 and past_id == change_id

@@ -1,5 +1,5 @@
 #!lua
--- Creates a topic if there is none of that name.
+-- Creates a topic if no topic has that name.
 --
 -- KEYS        board (shared/board.lua)
 -- ARGV        topic, fixed part as JSON, changeable part as JSON

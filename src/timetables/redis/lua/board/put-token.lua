@@ -1,5 +1,5 @@
 #!lua
--- Stores an access token; replaces the one with the same id.
+-- Stores an access token. Replaces a token with the same id.
 --
 -- KEYS        board and tokens (shared/board.lua)
 -- ARGV        token id, token as JSON

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Removes hints that wait. Marks hints that are held, so that they end with their claim, and fences their holders.
+-- Removes waiting hints. Marks held hints, which then end with their claim, and notifies their lease holders.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys
 -- Reply       now
--- Repeatable  yes: the ledger decides what rings
+-- Repeatable  yes: the ledger decides when a task rings, so a second run does no harm
 --@include cell claims hints
 
 local keys = cmsgpack.unpack(ARGV[1])

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Removes hints, whether they wait or are held, and fences the holders.
+-- Removes waiting and held hints, and notifies the lease holders.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys
 -- Reply       now
--- Repeatable  yes: the ledger decides what rings
+-- Repeatable  yes: the ledger decides when a task rings, so a second run does no harm
 --@include cell claims hints
 
 tell_fence('replaced', take_out(cmsgpack.unpack(ARGV[1])))

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- Counts the hints of a cell, waiting or held, and returns the first ring of those that wait.
+-- Counts the waiting and held hints of a cell, and returns the first ring of the waiting hints.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        none
--- Reply       now, count, first ring (-1 if none waits)
+-- Reply       now, count, first ring (-1 if no hint waits)
 -- Repeatable  yes: reads only
 --@include cell
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Records that a topic is filled up to a frontier. A frontier behind the recorded one is ignored.
+-- Records that a topic is filled up to a frontier. Ignores a frontier that is behind the recorded frontier.
 --
 -- KEYS        cell (shared/cell.lua): cell 0 of the topic
 -- ARGV        epoch, the frontier: ring, cell, key

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Returns how far a topic was filled. If hints may have been lost since (shared/epoch.lua), begins a new epoch with
--- nothing filled.
+-- Returns the epoch of a topic, and the frontier up to which the topic is filled. If hints may have been lost
+-- (shared/epoch.lua), begins a new epoch without a frontier.
 --
 -- KEYS        cell (shared/cell.lua): cell 0 of the topic
 -- ARGV        a unique name for a new epoch

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Finds the keys of hints, page by page: a part of those that wait, and with every page all that are held, so that a
--- hint that moves from its lane into a claim and back during the scan is not missed. Some keys come twice.
+-- Finds the keys of hints, page by page. Each page has some of the waiting hints and all held hints. So a hint that
+-- moves from its lane into a claim and back during the scan is not missed. Some keys are returned more than once.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        cursor ('' to start): a lane's letter and the ZSCAN cursor within it

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- Tells which hints exist, waiting or held.
+-- Returns which of the given keys have a hint, waiting or held.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys
--- Reply       now, a letter for each: '1' exists, '0' does not
+-- Reply       now, a letter for each key: '1' has a hint, '0' has none
 -- Repeatable  yes: reads only
 --@include cell claims lanes
 

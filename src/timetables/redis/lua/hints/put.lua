@@ -1,19 +1,21 @@
 #!lua
--- Puts hints into their lanes. 'set' replaces any hint of the key, also a held one, whose holder is fenced; 'lower'
--- puts a hint only if the key has none, or one that waits for a later time.
--- No allow-oom: a full Redis rejects the script; the ledger still has the tasks.
+-- Puts hints into their lanes. 'set' replaces any hint of the key; if that hint is held, its lease holder is notified.
+-- 'lower' puts a hint only if the key has no hint, or a hint that waits for a later time.
+-- No allow-oom: a full Redis rejects the script. The ledger still has the tasks.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        'set' | 'lower', n lane letters ('n' alone: all are normal), MessagePack of keys, and of scores as text
--- Reply       now, '' if all were put, else a letter for each: '1' put, '0' left as it was
--- Repeatable  yes: the ledger decides what rings
+-- ARGV        'set' | 'lower', a lane letter for each hint (a single 'n' if all are normal), MessagePack of two lists:
+--             the keys; the scores as text
+-- Reply       now, '' if all hints were put, else a letter for each hint: '1' put, '0' not put
+-- Repeatable  yes: the ledger decides when a task rings, so a second run does no harm
 --@include cell tries claims lanes hints
 
 local letters = ARGV[2]
 local all_normal = letters == 'n'
 local keys, scores = cmsgpack.unpack(ARGV[3])
 
--- The same as `waiting` in shared/lanes.lua, faster for cells that have only the normal lane, which most do.
+-- Returns the same as `waiting` in shared/lanes.lua. It is faster for cells that have only the normal lane, as most
+-- cells do.
 local function whereabouts()
   if redis.call('EXISTS', HIGH, LOW, SUSPECTS) > 0 then return waiting(keys) end
   local found, old_scores, missing = {}, redis.call('ZMSCORE', NORMAL, unpack(keys)), {}
@@ -23,7 +25,7 @@ local function whereabouts()
   return found, old_scores, missing
 end
 
--- 'lower': removes the hints that wait for a later time. Returns the positions of the hints to put.
+-- For 'lower': removes old hints that wait for a later time. Returns the positions of the hints to put.
 local function lowered()
   local old_letters, old_scores, elsewhere = whereabouts()
   local entering, later, later_keys = {}, {}, {}
@@ -36,7 +38,8 @@ local function lowered()
     local left = {}
     for at, i in ipairs(elsewhere) do left[at] = keys[i] end
     for at, stamp in ipairs(stamps_of(left)) do
-      -- A held hint is left to its holder, which settles it, or to the rescue after its lease: it is not lost.
+      -- Do not change a held hint. It is not lost: its lease holder settles it, or the rescue puts it back after its
+      -- lease expires.
       if not stamp then entering[#entering + 1] = elsewhere[at] end
     end
   end
@@ -44,7 +47,7 @@ local function lowered()
     local tries_of = redis.call('HMGET', TRIES, unpack(later_keys))
     local moved, from = {}, {}
     for at, i in ipairs(later) do
-      -- A hint that a rescue delayed is compared by its original due time: a refill must not undo the spread.
+      -- If a rescue delayed the hint, compare with its original due time: a refill must not undo the delay.
       if not tries_of[at] or read_tries(tries_of[at]).due > ring_of(scores[i]) then
         entering[#entering + 1] = i
         moved[#moved + 1], from[#from + 1] = keys[i], old_letters[i]

@@ -1,10 +1,10 @@
--- The dead tasks of a cell. DEAD holds the time of each death, GRAVES three lines: cause, tries, body.
--- A cell keeps at most this many dead tasks, each for at most this long.
+-- The dead tasks of a cell. DEAD maps a key to its time of death. GRAVES maps a key to three lines: cause, tries, body.
+-- The limits of a cell: the maximum number of dead tasks, and the maximum age of a dead task.
 local GRAVES_MAX = 15625
 local GRAVE_AGE_MAX_MS = 30 * 86400000
 
--- Moves tasks to the dead. `deaths` is a list of { key, tries, cause }. The caller removes them from the lanes and
--- from PREPARE; their bodies must still be in POOL.
+-- Moves tasks to the dead tasks. `deaths` is a list of { key, tries, cause }. The caller removes the tasks from the
+-- lanes and from PREPARE. The bodies must still be in POOL.
 local function bury(deaths)
   if #deaths == 0 then return end
   local keys, graves, died = {}, {}, {}
@@ -15,10 +15,10 @@ local function bury(deaths)
     died[2 * i - 1], died[2 * i] = now, death.key
   end
   forget(keys)
-  -- A second death of a key replaces the first one, which counts as purged.
+  -- A new grave replaces an older grave of the same key. The older grave counts as purged.
   local purged = #keys - redis.call('HSET', GRAVES, unpack(graves))
   redis.call('ZADD', DEAD, unpack(died))
-  -- Purges what exceeds the limits, oldest first, at most 1,000 per call.
+  -- Purge dead tasks over the limits, oldest first, at most 1,000 per call.
   local excess = math.min(redis.call('ZCARD', DEAD) - GRAVES_MAX, 1000)
   local old = excess > 0 and redis.call('ZRANGE', DEAD, 0, excess - 1)
     or redis.call('ZRANGE', DEAD, '-inf', '(' .. text_of(now - GRAVE_AGE_MAX_MS), 'BYSCORE', 'LIMIT', 0, 1000)

@@ -1,5 +1,5 @@
--- Included by every script that works on a cell: its keys (types and contents: keys.ts), the time, the check of the
--- format, and the notification of consumers when the next ring comes nearer.
+-- Included by every script that works on a cell. Contains the keys of the cell (types and contents: keys.ts), the time,
+-- the check of the format, and the notification of consumers when the next ring comes nearer.
 local HIGH, NORMAL, LOW, SUSPECTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local PREPARE, LEASES, CLAIMS = KEYS[5], KEYS[6], KEYS[7]
 local POOL, TRIES, TAGS, MARKS = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -11,13 +11,14 @@ local FAILURES_MAX = 999
 
 local LANE_OF = { h = HIGH, n = NORMAL, l = LOW, s = SUSPECTS }
 
--- Read once: two readings within one script differ, and a step has one time.
+-- Read the time once: all of a step happens at one time, and two readings may differ.
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
--- `next` is never later than the first ring of the lanes, `suspect` never later than the first ring of the suspects: a
--- step that adds an earlier ring lowers the field and wakes all pullers. The two are separate because a suspect may
--- wait long past its time; with one field, no ring after that time would wake a puller.
+-- The field `next` is never later than the first ring of the lanes. `suspect` is never later than the first ring of the
+-- suspects. A step that adds an earlier ring lowers the field and wakes all pullers. There are two fields because a
+-- suspect may wait long after its ring time: in a shared field, that old time would keep all later rings from waking
+-- pullers.
 local meta = redis.call('HMGET', META, 'format', 'next', 'suspect')
 if meta[1] and tonumber(meta[1]) > FORMAT then
   return redis.error_reply('TOCSINFORMAT ' .. meta[1])
@@ -39,8 +40,8 @@ local function ring_at(when, quantum, was)
   return math.min(math.max(wanted, 0), LAST_INSTANT_MS)
 end
 
--- Formats a score. Redis takes scores as text, and formatting is the slowest part of passing one: the last result is
--- cached, because most tasks of a batch have the same score.
+-- Formats a score, which Redis takes as text. Formatting is slow, so the last result is cached: most tasks of a batch
+-- have the same score.
 local text_of_last, last_number
 local function text_of(number)
   if number ~= last_number then
@@ -53,7 +54,7 @@ local function count(counter, n)
   if n > 0 then redis.call('HINCRBY', META, counter, n) end
 end
 
--- The earliest ring that this step added to the lanes, and to the suspects.
+-- The earliest ring that this step added to the lanes, and the earliest ring that it added to the suspects.
 local put_ring, put_suspect
 
 local function ring_put(letter, ring)
@@ -64,7 +65,8 @@ local function ring_put(letter, ring)
   end
 end
 
--- Publishes a wake if this step added a ring before the noted ones. Called after the last write of a step.
+-- Publishes a wake if this step added a ring before `next` or `suspect`. A step calls this after it added all its
+-- rings.
 local function tell_rings()
   local sooner
   if put_ring and not (meta[2] and put_ring >= tonumber(meta[2])) then
@@ -78,13 +80,14 @@ local function tell_rings()
   if sooner then redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', sooner, now)) end
 end
 
--- Notifies lease holders that their claim is no longer valid. `fenced` is a flat list of stamps and keys.
+-- Notifies lease holders that their tasks were cancelled or replaced (`cause`). `fenced` is a flat list of stamps and
+-- keys.
 local function tell_fence(cause, fenced)
   if #fenced > 0 then redis.call('SPUBLISH', CHANNEL, 'fence ' .. cause .. '\n' .. table.concat(fenced, '\n')) end
 end
 
--- A body (body.ts) is 7 characters of its creation time, then JSON. If the task has tags, or a priority other than
--- normal, a line '#<h|n|l>\t<tag>\t<tag>' precedes the JSON, which itself never starts with '#'.
+-- A body (body.ts) is the creation time in 7 characters, then JSON. If the task has tags, or a priority other than
+-- normal, a line '#<h|n|l>\t<tag>\t<tag>' precedes the JSON. JSON never starts with '#'.
 local function has_header(body)
   return body and string.byte(body, 8) == 35
 end
@@ -99,7 +102,8 @@ local function each_tag(body, visit)
   for tag in string.gmatch(line, '\t([^\t]*)') do visit(tag) end
 end
 
--- Calls a command with a list that may be too long for one unpack (some 8,000 values): the tags of 1,000 tasks.
+-- Calls a command with a list of values, in pieces: one unpack is limited to some 8,000 values, and the tags of 1,000
+-- tasks may be more.
 local PIECE = 4000
 local function call_in_pieces(command, key, values)
   for first = 1, #values, PIECE do
@@ -107,7 +111,7 @@ local function call_in_pieces(command, key, values)
   end
 end
 
--- Removes the tags of these tasks. Reads them from the bodies, so it must run before the bodies are deleted.
+-- Removes the tags of these tasks. The tags are read from the bodies, so call this before the bodies are deleted.
 local function untag(keys)
   if #keys == 0 or redis.call('EXISTS', TAGS) == 0 then return end
   local gone = {}
@@ -117,7 +121,8 @@ local function untag(keys)
   call_in_pieces('ZREM', TAGS, gone)
 end
 
--- Deletes body, tags, tries and mark of tasks that ended or died. The caller removes them from the lanes and PREPARE.
+-- Deletes body, tags, tries and mark of tasks that ended or died. The caller removes the tasks from the lanes and from
+-- PREPARE.
 local function forget(keys)
   if #keys == 0 then return end
   untag(keys)

@@ -1,7 +1,8 @@
--- The held tasks. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and 'm' .. <stamp> → its
--- members in MessagePack: for each lane it took from, the lane's letter, then a flat list of keys and scores.
+-- The held tasks. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and 'm' .. <stamp> → the
+-- tasks that the claim took (its members). The members are MessagePack: for each lane its letter, then a flat list of
+-- keys and scores.
 
--- Calls visit(key, lane letter, score) for every task that a claim took, also those it no longer holds.
+-- Calls visit(key, lane letter, score) for every task that a claim took, including tasks that it no longer holds.
 local function each_member(stamp_text, visit)
   local packed = redis.call('HGET', CLAIMS, 'm' .. stamp_text)
   if not packed then return end
@@ -28,7 +29,8 @@ local function stamps_of(keys)
   return stamps
 end
 
--- Deletes the records and leases of those claims that hold nothing any more. `stamps` is a set.
+-- Deletes the record and the lease of each claim that holds no task any more. `stamps` is a set: its keys are the
+-- stamps.
 local function drop_if_empty(stamps)
   for stamp in pairs(stamps) do
     if redis.call('ZCOUNT', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX) == 0 then

@@ -1,11 +1,11 @@
--- Hints: the keys and ring times of a ledger's tasks. They are in the lanes and in PREPARE as tasks are, but have no
--- body: the ledger has it.
+-- Hints: the keys and ring times of a ledger's tasks. Hints are in the lanes and in PREPARE, like tasks. They have no
+-- bodies: the ledger has the bodies.
 
 -- Removes hints from the lanes, with their tries and marks.
 local function leave(keys)
   if #keys == 0 then return end
   redis.call('ZREM', NORMAL, unpack(keys))
-  -- Most cells have none of these keys.
+  -- Most cells have none of these Redis keys and skip the commands.
   if redis.call('EXISTS', HIGH, LOW, SUSPECTS, TRIES, MARKS) > 0 then
     for _, lane in ipairs({ HIGH, LOW, SUSPECTS }) do redis.call('ZREM', lane, unpack(keys)) end
     redis.call('HDEL', TRIES, unpack(keys))
@@ -13,7 +13,7 @@ local function leave(keys)
   end
 end
 
--- Removes hints, whether they wait or are held. Returns stamps and keys of those that were held, for tell_fence.
+-- Removes waiting and held hints. Returns a flat list of the stamps and keys of the held hints, for tell_fence.
 local function take_out(keys)
   local held, touched, fenced = {}, {}, {}
   for i, stamp in ipairs(stamps_of(keys)) do

@@ -1,5 +1,5 @@
--- Finds the lanes in which tasks wait. Returns three lists: the lane letters and the scores by the position of each key
--- (no letter: the key is in no lane), and the positions of the keys that are in no lane.
+-- Finds the lanes in which tasks wait. Returns the lane letter of each key (nil if the key is in no lane), the score of
+-- each key, and a list of the positions of the keys that are in no lane.
 local function waiting(keys)
   local letters, found = {}, redis.call('ZMSCORE', NORMAL, unpack(keys))
   local missing = {}
@@ -29,7 +29,7 @@ local function leave_lanes(keys, letters)
   for letter, gone in pairs(leaving) do redis.call('ZREM', LANE_OF[letter], unpack(gone)) end
 end
 
--- Adds to the lanes. `added` maps lane letters to flat lists of scores and keys.
+-- Adds tasks to the lanes. `added` maps lane letters to flat lists of scores and keys.
 local function enter_lanes(added)
   for letter, lane in pairs(added) do
     if #lane > 0 then redis.call('ZADD', LANE_OF[letter], unpack(lane)) end

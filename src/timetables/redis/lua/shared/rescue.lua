@@ -1,14 +1,16 @@
--- Rescue: tasks of claims whose lease has expired wait again. A lost lease is counted apart from failures. A task is
--- delayed by a random part of SPREAD_MS, doubled with each lease that it lost in a row, DOUBLINGS_MAX times at most.
+-- The rescue puts tasks back into the lanes after the lease of their claim has expired. Lost leases are counted
+-- separately from failures. A rescued task rings after a random part of SPREAD_MS. SPREAD_MS is doubled for each lease
+-- that the task lost in a row, at most DOUBLINGS_MAX times.
 local SPREAD_MS = 1000
 local DOUBLINGS_MAX = 4
 local LOSSES_OF_A_SUSPECT = 2
--- Delays advance by the golden ratio from a random start: the tasks of one lost claim come back far apart, so that a
--- task that crashes its process does not meet the same batch again.
+-- The delay advances by the golden ratio from task to task, from a random start. So the tasks of one lost claim come
+-- back far apart, and a task that crashes its process does not run beside the same tasks again.
 local GOLDEN = 0.6180339887498949
 local spread
 
--- Rescues at most `claims_max` expired claims. Returns how many tasks wait again.
+-- Rescues at most `claims_max` expired claims. Returns how many tasks wait again. `seed` is the random start of the
+-- delays.
 local function rescue(claims_max, seed)
   local rescued = 0
   local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
@@ -19,7 +21,8 @@ local function rescue(claims_max, seed)
       keys[#keys + 1], letters[#letters + 1], rings[#rings + 1] = key, letter, ring_of(score)
     end)
     if #keys == 0 then
-      -- The claim's record is missing, though no script deletes it: something else did. PREPARE still has its tasks.
+      -- The claim's record is missing. No script deletes the record of a claim that holds tasks, so something else did.
+      -- Find the tasks in PREPARE.
       keys = redis.call('ZRANGE', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX, 'BYSCORE', 'LIMIT', 0, 1000)
       for i = 1, #keys do letters[i], rings[i] = 'n', now end
     end
@@ -44,15 +47,15 @@ local function rescue(claims_max, seed)
         if marked[i] == 1 then
           cancelled[#cancelled + 1] = key
         elseif letter_of[key] == 's' and tries.started == stamp then
-          -- Poison only if begin.lua recorded that the suspect was started, alone, under this claim.
+          -- The task is poison only if begin.lua recorded that the suspect was started, alone, under this claim.
           tries.error = 'its lease ran out ' .. tries.lost .. ' times in a row, the last time running alone'
           deaths[#deaths + 1] = { key = key, tries = tries, cause = 'poison' }
           poisoned[#poisoned + 1] = key
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
           local letter = tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])
-          -- A hint has no body to take its priority from: it goes back to the lane that it came from, unless that is
-          -- the suspects' lane, which the ledger decides about.
+          -- A hint has no body with a priority, so put it back into the lane from which it was claimed. The suspects'
+          -- lane is the exception: the ledger decides whether a task is a suspect.
           if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end
           local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
@@ -68,7 +71,7 @@ local function rescue(claims_max, seed)
       count('cancelled', #cancelled)
       bury(deaths)
       if #poisoned > 0 then
-        -- The reply of the next claim reports them.
+        -- Store the poisoned keys for the next reply of claim.lua, which reports them.
         local told = redis.call('HGET', CLAIMS, 'poisoned')
         if told then table.insert(poisoned, 1, told) end
         redis.call('HSET', CLAIMS, 'poisoned', table.concat(poisoned, '\n'))
@@ -79,7 +82,7 @@ local function rescue(claims_max, seed)
   return rescued
 end
 
--- Rescues all expired claims: for steps whose answer depends on whether a task is held.
+-- Rescues all expired claims. Steps whose answer depends on whether a task is held call this first.
 local function rescue_all(seed)
   while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do rescue(16, seed) end
 end
