@@ -1,15 +1,17 @@
 import type { Client } from './connection.ts'
 
-/** An object for each listener: the same function may be added twice, and removed once. */
+/** One registration of a listener. It is an object because the same function may be added twice and removed once. */
 export interface Listener {
   readonly onChange: () => void
 }
 
-/** The listeners for changes of the board. Wakes owns the connection, and subscribes again after each reconnect. */
+/**
+ * The listeners for changes of the board. The connection belongs to Wakes, which subscribes again after each reconnect.
+ */
 export class BoardListeners {
   readonly #channel: string
   readonly #listeners = new Set<Listener>()
-  /** One function for all subscriptions of a client: subscribing again must not double the messages. */
+  /** All subscriptions of a client use this one function, so that subscribing again does not double the messages. */
   readonly #notify = (): void => {
     for (const { onChange } of this.#listeners) onChange()
   }
@@ -28,7 +30,7 @@ export class BoardListeners {
     if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return
     // A lost connection has no subscriptions to end.
     if (client?.isReady !== true) return
-    // With the listener: without one the client also drops a subscription that is made right after this.
+    // Pass the listener. Without it, the client would also drop a subscription that is made right after this call.
     client.sUnsubscribe(this.#channel, this.#notify).catch(() => {})
   }
 
@@ -36,7 +38,7 @@ export class BoardListeners {
     this.#listeners.clear()
   }
 
-  /** Subscribes and then notifies the listeners once: messages from before the subscription were lost. */
+  /** Subscribes, then calls each listener once, because messages sent before the subscription were missed. */
   async subscribe(client: Client, listeners: readonly Listener[] = [...this.#listeners]): Promise<void> {
     if (listeners.length === 0) return
     await client.sSubscribe(this.#channel, this.#notify)

@@ -15,14 +15,15 @@ import type { RedisParts } from './parts.ts'
 
 /**
  * The board of processes that share a Redis and have no ledger. Every write is one script (lua/board/) and uses Redis's
- * clock; all keys have one hash tag. If Redis loses its data, the board is empty: nodes and topics are created again.
+ * clock. All keys have the same hash tag. If Redis loses its data, the board is empty, and the processes create nodes
+ * and topics again.
  */
 export class RedisBoard implements Board {
   readonly isShared = true
   readonly #parts: RedisParts
   readonly #ends = new Set<() => void>()
 
-  /** Uses the connections of a timetable, which closes them after the board. */
+  /** Uses the connections of a timetable. Closing the board leaves them open; closing the timetable closes them. */
   constructor(parts: RedisParts) {
     this.#parts = parts
   }
@@ -57,7 +58,8 @@ export class RedisBoard implements Board {
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const { writer, replicas, caller, keys } = this.#parts
-    // Usually the topic exists. A read works in a full Redis, too, so that consumers can start and free memory.
+    // Read first, because the topic usually exists. A read also works in a full Redis, so that consumers can start and
+    // free memory.
     const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
     if (typeof known === 'string') return recordOf(known)
     const fixed: Fixed = { topic, slots, slotBy }
@@ -131,11 +133,11 @@ type Past = Pick<PastChange, 'by' | 'patch'>
 /** Parses '<beats> <edition> <ms of the last beat>'. */
 function heartbeatOf(id: string, text: string, nowMs: number): Heartbeat {
   const [beats = 0, edition = 0, atMs = 0] = text.split(' ').map(Number)
-  // Redis's clock may have been set back since the beat.
+  // Redis's clock may have been set back since the beat, so the difference may be negative.
   return { id, beats, edition, ageMs: Math.max(0, nowMs - atMs) }
 }
 
-/** Parses a topic, as `topic_text` of lua/shared/board.lua writes it: version, fixed part, state. */
+/** Parses a topic that `topic_text` of lua/shared/board.lua wrote: version, fixed part, state. */
 function recordOf(text: string): TopicRecord {
   const [version, fixed, state] = lines(text)
   // Records of older versions have no `declared`.
@@ -148,14 +150,14 @@ function recordOf(text: string): TopicRecord {
   }
 }
 
-/** Parses an entry of the history, as lua/board/change.lua writes it: '<version> <ms>', id of the change, past. */
+/** Parses an entry of the history that lua/board/change.lua wrote: '<version> <ms>', id of the change, past. */
 function pastOf(text: string): PastChange {
   const [head, , past] = lines(text)
   const [version = 0, atMs = 0] = head.split(' ').map(Number)
   return { ...(JSON.parse(past) as Past), version, atMs }
 }
 
-/** JSON.stringify writes no line ends, so they separate the parts. */
+/** Splits a text into its three parts. Line ends separate the parts, because JSON.stringify writes no line ends. */
 function lines(text: string): [string, string, string] {
   return text.split('\n') as [string, string, string]
 }

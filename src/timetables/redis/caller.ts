@@ -6,7 +6,9 @@ import type { RecordClock } from '../../lib/record-clock.ts'
 import { SCRIPTS, type ScriptName, type Scripts } from './scripts.ts'
 import { replyError } from './driver-errors.ts'
 
-/** Calls scripts on cells and on the board. Every reply begins with the time of Redis's clock at which the script ran. */
+/**
+ * Runs scripts on cells and on the board. Every reply begins with the time at which the script ran, by Redis's clock.
+ */
 export class Caller {
   readonly #connection: Connection
   readonly #scripts: Scripts
@@ -41,7 +43,8 @@ export class Caller {
     try {
       reply = await this.#connection.send(['EVALSHA', sha, ...tail], call)
     } catch (error) {
-      // The server does not have the script (SCRIPT FLUSH, a restart, a failover), so nothing ran: send its source.
+      // The server does not have the script (after SCRIPT FLUSH, a restart or a failover), so nothing ran. Send the
+      // source.
       if (!isNoScript(error)) throw translated(error, name)
       reply = await this.#connection.send(['EVAL', source, ...tail], call).catch((again: unknown) => {
         throw translated(again, name)
@@ -52,7 +55,7 @@ export class Caller {
     return answer
   }
 
-  /** Sends a plain command that may be repeated. `operation` names it in errors. */
+  /** Sends a plain command that may be repeated. `operation` is its name in error messages. */
   async command(args: readonly string[], operation: string): Promise<unknown> {
     const call: RedisCall = { operation, deadlineMs: this.deadlineMs(), isRepeatable: true }
     return this.#connection.send(args, call).catch((error: unknown) => {
@@ -60,7 +63,7 @@ export class Caller {
     })
   }
 
-  /** The deadline of a call that starts now, by the monotonic clock. */
+  /** Returns the deadline of a call that starts now, by the monotonic clock. */
   deadlineMs(): number {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
   }

@@ -6,18 +6,21 @@ import { connectError, lostCallError } from './driver-errors.ts'
 
 export type Client = ReturnType<typeof createClient>
 
-/** The delay before a reconnect: doubled with each try, from the minimum to the maximum, with jitter. */
+/** The delay before a reconnect doubles with each try, from the minimum to the maximum, and has jitter. */
 const RECONNECT_MS_MIN = 50
 const RECONNECT_MS_MAX = 2_000
 
-/** Node's default is 16 KB, less than one call with many tasks: the calls to 64 cells would be written one by one. */
+/**
+ * The size of the socket's write buffer. Node's default of 16 KB is less than one call with many tasks, so the calls to
+ * 64 cells would be written one by one.
+ */
 const WRITE_AHEAD_BYTES = 1_048_576
 
 export interface ConnectionParts {
   readonly clock: Clock
   readonly random: Random
   readonly options: RedisClientOptions
-  /** Host and port, without any secret: for messages. */
+  /** Host and port for error messages, without any secret. */
   readonly where: string
   readonly callTimeoutMs: number
   /** Called when a lost connection is established again. */
@@ -26,25 +29,30 @@ export interface ConnectionParts {
 }
 
 export interface RedisCall {
-  /** 'schedule', 'claim', …: for messages. */
+  /** The name of the operation in error messages: 'schedule', 'claim', … */
   readonly operation: string
-  /** When its caller stops waiting, by the monotonic clock. */
+  /** The time at which the caller stops waiting, by the monotonic clock. */
   readonly deadlineMs: number
-  /** True if a second run changes nothing: then a lost reply is 'timetable-unavailable', not 'unknown-outcome'. */
+  /**
+   * True if a second run changes nothing. A lost reply is then 'timetable-unavailable' instead of 'unknown-outcome'.
+   */
   readonly isRepeatable: boolean
 }
 
 /**
- * One connection to Redis that reconnects by itself. It queues nothing while it is disconnected, and sends nothing
- * twice. Every call has a deadline. When a deadline passes, the connection is destroyed together with all calls on it:
- * a command that is still in its write buffer must not run after its caller got an error.
+ * One connection to Redis, which reconnects automatically. It queues no calls while it is disconnected, and sends no
+ * call twice. Every call has a deadline. When a deadline passes, the connection is destroyed together with all calls on
+ * it: a command that is still in the write buffer must not run after its caller got an error.
  */
 export class Connection {
   readonly #parts: ConnectionParts
   #client: Client
   #isFirst = true
   #wasSilent = false
-  /** Cancels the handshake's timeout: a server that accepts a connection and never answers would block it for ever. */
+  /**
+   * Cancels the timeout of the handshake. Without a timeout, a server that accepts a connection and never answers would
+   * block the connection for ever.
+   */
   #cancelHandshakeTimeout: () => void = noop
   #isClosed = false
 
@@ -70,7 +78,7 @@ export class Connection {
     return this.#client
   }
 
-  /** Returns the reply. Throws error replies as they are, and any other failure as a TocsinError. */
+  /** Returns the reply. Throws an error reply unchanged, and any other failure as a TocsinError. */
   async send(
     args: readonly (string | Buffer)[],
     { operation, deadlineMs, isRepeatable }: RedisCall,
@@ -79,14 +87,14 @@ export class Connection {
     const client = this.#client
     const leftMs = deadlineMs - this.#parts.clock.monotonicNow()
     const notSent = (cause: string) => lostCallError(operation, false, isRepeatable, new Error(cause))
-    // A call that is about to time out is not sent: its timeout would destroy the connection, with all calls on it.
+    // Do not send a call that is about to time out: its timeout would destroy the connection and all calls on it.
     if (leftMs < this.#parts.callTimeoutMs / 20) throw notSent('its deadline passed before it was sent')
     if (!client.isReady) throw notSent(`not connected to ${this.#parts.where}`)
     const cancelTimeout = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
     try {
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
-      // The server was demoted to a replica. Reconnect: the host name may lead to the new primary by now.
+      // The server was demoted to a replica. Reconnect, because the host name may resolve to the new primary by now.
       if (error instanceof ErrorReply && error.message.startsWith('READONLY')) this.#giveUp(client)
       if (error instanceof ErrorReply) throw error
       const cause =
@@ -103,7 +111,7 @@ export class Connection {
     this.#client.destroy()
   }
 
-  /** Destroys the connection after a timeout, since Redis or the network is stuck, and reconnects. */
+  /** Destroys the connection and opens a new one: after a timeout, or if the server is no longer the primary. */
   #giveUp(client: Client): void {
     if (client !== this.#client || this.#isClosed) return
     this.#wasSilent = true
@@ -122,13 +130,13 @@ export class Connection {
     const socket = {
       ...options.socket,
       writableHighWaterMark: WRITE_AHEAD_BYTES,
-      // The first connection fails at once, so that `open` reports the error; a lost one is retried for ever.
+      // The first connection is not retried, so that `open` reports the error. A lost connection is retried for ever.
       reconnectStrategy: (retries: number) => (this.#isFirst || this.#isClosed ? false : retryInMs(retries)),
     }
     const client = createClient({
       ...options,
       disableOfflineQueue: true,
-      // `send` has a timer for each call; a second one would cost as much as the call.
+      // `send` sets a timer for each call. A second timer in the client would cost as much as the call.
       commandOptions: { timeout: 0 },
       socket: socket as NonNullable<RedisClientOptions['socket']>,
     }) as Client

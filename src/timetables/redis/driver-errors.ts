@@ -1,10 +1,10 @@
 /** Translates errors of Redis and of its driver into TocsinErrors. */
 import { describeError, TocsinError } from '../../errors.ts'
 
-/** The TocsinError for an error reply of Redis: the command was not carried out, or its script broke off. */
+/** Returns the TocsinError for an error reply: Redis did not run the command, or aborted its script. */
 export function replyError(reply: Error, operation = 'the call'): TocsinError {
   const [word = ''] = reply.message.split(' ', 1)
-  // The script had started. Redis does not roll back what it wrote before the error.
+  // The script had started, and Redis does not roll back what the script wrote before the error.
   if (SCRIPT_ABORTED.test(reply.message) && !(word in REPLIES))
     return new TocsinError(
       'unknown-outcome',
@@ -16,7 +16,7 @@ export function replyError(reply: Error, operation = 'the call'): TocsinError {
   return new TocsinError(code, `${advice} (Redis: ${textOf(reply)})`, { redis: word }, reply)
 }
 
-/** How Redis 7 marks an error inside a script. */
+/** Matches the text with which Redis 7 marks an error inside a script. */
 const SCRIPT_ABORTED = /script: [0-9a-f]{40}|user_script/
 
 const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0], advice: string]> = {
@@ -54,8 +54,9 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
 }
 
 /**
- * The TocsinError for a call without a reply. A call that was not sent had no effect. For one that was sent the outcome
- * is unknown, unless it may be repeated; this library does not send it again by itself.
+ * Returns the TocsinError for a call without a reply. A call that was not sent had no effect. The outcome of a call
+ * that was sent is unknown, unless the call may be repeated. The caller decides whether to repeat it: this library does
+ * not.
  */
 export function lostCallError(
   operation: string,
@@ -78,7 +79,7 @@ export function lostCallError(
   )
 }
 
-/** The TocsinError for a first connection that failed: why, and what to do. */
+/** Returns the TocsinError for a failed first connection. The message contains the reason and what to do. */
 export function connectError(where: string, cause: unknown): TocsinError {
   const error = cause as { code?: unknown; message?: unknown } | null
   const code = typeof error?.code === 'string' ? error.code : ''

@@ -22,11 +22,11 @@ import type { RedisTimetable } from './timetable.ts'
 const FAILURES_MAX = 999
 
 /**
- * A hint table in Redis, shared by many processes. It holds the key, ring time and lane of each hint, and no bodies: the
- * ledger has them. Claims use the scripts of RedisTimetable; hints are put and removed by scripts of their own
- * (lua/hints/), because those of the timetable need bodies. A hint table needs its own key prefix.
+ * A hint table in Redis, shared by many processes. It holds the key, ring time and lane of each hint. It holds no
+ * bodies: the ledger has them. Claims use the scripts of RedisTimetable. Other scripts (lua/hints/) put and remove
+ * hints, because the scripts of the timetable need bodies. A hint table needs its own key prefix.
  *
- * All of its calls may be repeated after a lost reply: the ledger decides what rings.
+ * All calls may be repeated after a lost reply, because the ledger decides when a task rings.
  */
 export class RedisHintTable implements HintTable {
   readonly isShared = true
@@ -37,7 +37,7 @@ export class RedisHintTable implements HintTable {
   readonly #parts: RedisParts
   readonly #kindsOf = new Map<string, HintKinds>()
 
-  /** Shares the timetable's parts: its connection, and its queue for each cell. */
+  /** Shares the timetable's parts, for example its connection and its queue for each cell. */
   constructor(timetable: RedisTimetable, parts: RedisParts) {
     this.#timetable = timetable
     this.#parts = parts
@@ -61,7 +61,7 @@ export class RedisHintTable implements HintTable {
     return this.#add(places, this.#kinds(topic).has)
   }
 
-  /** Other processes pull the other cells. */
+  /** Does nothing: other processes pull the other cells and need the hints of these cells. */
   keepOnly(): void {}
 
   async extent(topic: string): Promise<{ count: number; headMs: number | null }> {
@@ -130,7 +130,7 @@ export class RedisHintTable implements HintTable {
     return this.#timetable.close()
   }
 
-  /** Adds to the cells' queues, which keep the order of calls. */
+  /** Adds calls to the queues of their cells. A queue keeps the order of its calls. */
   #add<I extends Place, A>(items: readonly I[], kinds: readonly BatchKind<I, A>[]): Promise<A[]> {
     return this.#parts.batcher.add(items, ({ cell }) => kinds[cell] as BatchKind<I, A>)
   }
@@ -178,7 +178,7 @@ export class RedisHintTable implements HintTable {
   }
 }
 
-/** The kinds of batches, for each cell of a topic. */
+/** The kinds of batches of a topic. Each list has an element for every cell. */
 interface HintKinds {
   readonly set: readonly BatchKind<Hint, boolean>[]
   readonly lower: readonly BatchKind<Hint, boolean>[]
@@ -199,7 +199,7 @@ function putArgs(hints: readonly Hint[], mode: 'set' | 'lower'): (string | Buffe
   }
   packer.beginList()
   for (const hint of hints) packer.string(scoreText(hint))
-  // A single letter if all are normal, which most batches are.
+  // Send a single letter if all hints are normal, as in most batches.
   return [mode, areNormal ? 'n' : letters, packer.packed()]
 }
 
@@ -207,7 +207,7 @@ function letterOf({ priority, isSuspect }: Hint): string {
   return isSuspect ? 's' : laneLetter(priority)
 }
 
-/** ms * 1000 + failures, an exact integer: as `score_at` of lua/shared/tries.lua. */
+/** Returns the score of a hint: ms * 1000 + failures, an exact integer, as in `score_at` of lua/shared/tries.lua. */
 function scoreText({ ringMs, failures }: Hint): string {
   const wholeMs = Math.min(Math.max(0, Math.ceil(ringMs)), LAST_INSTANT_MS)
   return String(wholeMs * 1000 + Math.min(failures, FAILURES_MAX))

@@ -2,40 +2,54 @@ import { CELLS } from '../../values/cell.ts'
 
 /**
  * The keys of one cell, `<prefix>:{<topic>:<cell>}:<name>`, with their Redis types, in the order in which
- * lua/shared/cell.lua reads them from KEYS. A *score of a task* is its ring time in ms * 1000 + its failures (at most
- * 999). 'Rescue' (lua/shared/rescue.lua) is a step of claim, cancel and reschedule.
+ * lua/shared/cell.lua reads them from KEYS. The *score of a task* is its ring time in ms * 1000 + the number of its
+ * failures (at most 999). 'Rescue' (lua/shared/rescue.lua) is a step of the scripts claim, cancel and reschedule.
  *
- * | name     | type    | contents                                          | written by                                  |
- * |----------|---------|---------------------------------------------------|---------------------------------------------|
- * | high     | zset    | waiting tasks of this priority: key → score       | schedule, cancel, reschedule, claim,        |
- * | normal   |         |                                                   | settle, replay, rescue, hints/put,          |
- * | low      |         |                                                   | hints/cancel, hints/drop                    |
- * | suspects | zset    | waiting suspects: key → score                     | rescue and settle put; the others above     |
- * |          |         |                                                   | except replay remove; hints/put does both   |
- * | prepare  | zset    | held tasks: key → stamp * 1000 + failures         | claim puts; finish, settle, schedule,       |
- * |          |         |                                                   | rescue, hints/put, hints/drop remove        |
- * | leases   | zset    | stamp → end of the lease in ms                    | claim, extend; those that empty a claim     |
- * | claims   | hash    | request id → stamp; stamp → request id;           | claim; those that empty a claim remove      |
- * |          |         | 'm' + stamp → MessagePack of its members;         |                                             |
- * |          |         | 'poisoned' → keys by lines, for the next claim    | rescue; claim removes                       |
- * | pool     | hash    | every live task: key → body (body.ts); no hints   | schedule, replay; cancel, finish, settle    |
- * |          |         |                                                   | and rescue remove                           |
- * | tries    | hash    | key → earlier claims (lua/shared/tries.lua),      | begin, settle, rescue, reschedule, replay;  |
- * |          |         | once one did not end the task                     | those that end or replace a task remove     |
- * | tags     | zset    | tag + '\0' + key, all of score 0: read by BYLEX   | schedule, replay; as above                  |
- * | marks    | set     | keys of held tasks that were cancelled            | cancel, hints/cancel; as above              |
- * | dead     | zset    | key → time of death in ms                         | settle, rescue; replay, purge remove        |
- * | graves   | hash    | key → cause, tries, body, by lines                | settle, rescue; replay, purge remove        |
- * | meta     | hash    | format: of the cell; stamp: the last one given    | all that write                              |
- * |          |         | next, suspect: never later than the first ring    |                                             |
- * |          |         | of the lanes, of the suspects (in ms);            |                                             |
- * |          |         | lease: first end of a lease in ms;                | claim, extend                               |
- * |          |         | scheduled, done, cancelled, obsolete, purged:     |                                             |
- * |          |         | counters of tasks;                                |                                             |
- * |          |         | epoch, server, filled (cell 0, hint tables only): | hints/filling, hints/filled-to              |
- * |          |         | see lua/shared/epoch.lua                          |                                             |
- * | wake     | channel | 'wake <ring ms> <now ms>', or 'fence <cause>' and | all that put a task or take one from its    |
- * |          |         | then by lines stamp and key of each fenced task   | holder                                      |
+ * | name     | type    | contents                                          | written by                               |
+ * |----------|---------|---------------------------------------------------|------------------------------------------|
+ * | high     | zset    | waiting tasks of this priority: key → score       | schedule, cancel, reschedule, claim,     |
+ * | normal   |         |                                                   | settle, replay, rescue, hints/put,       |
+ * | low      |         |                                                   | hints/cancel, hints/drop                 |
+ * | suspects | zset    | waiting suspects: key → score                     | put by rescue, settle, hints/put;        |
+ * |          |         |                                                   | removed by schedule, cancel, reschedule, |
+ * |          |         |                                                   | claim, hints/put, hints/cancel,          |
+ * |          |         |                                                   | hints/drop                               |
+ * | prepare  | zset    | held tasks: key → stamp * 1000 + failures         | put by claim; removed by finish, settle, |
+ * |          |         |                                                   | schedule, rescue, hints/put, hints/drop  |
+ * | leases   | zset    | stamp → end of the lease in ms                    | put by claim, extend; removed by scripts |
+ * |          |         |                                                   | that end the last task of a claim        |
+ * | claims   | hash    | request id → stamp; stamp → request id; 'm' +     | put by claim; removed by scripts that    |
+ * |          |         | stamp → members of the claim, as MessagePack;     | end the last task of a claim             |
+ * |          |         | 'poisoned' → poisoned keys separated by line      | put by rescue; removed by claim          |
+ * |          |         | ends, for the reply of the next claim             |                                          |
+ * | pool     | hash    | every live task, but no hints: key → body         | put by schedule, replay; removed by      |
+ * |          |         | (body.ts)                                         | cancel, finish, settle, rescue           |
+ * | tries    | hash    | key → earlier claims (lua/shared/tries.lua),      | put by begin, settle, rescue,            |
+ * |          |         | after a claim that did not end the task           | reschedule, replay; removed by scripts   |
+ * |          |         |                                                   | that end or replace a task               |
+ * | tags     | zset    | tag + '\0' + key, all of score 0, read by BYLEX   | put by schedule, replay; removed by      |
+ * |          |         |                                                   | scripts that end or replace a task       |
+ * | marks    | set     | keys of held tasks that were cancelled            | put by cancel, hints/cancel; removed by  |
+ * |          |         |                                                   | scripts that end or replace a task       |
+ * | dead     | zset    | key → time of death in ms                         | put by settle, rescue; removed by        |
+ * |          |         |                                                   | replay, purge, and over the limits by    |
+ * |          |         |                                                   | settle, rescue                           |
+ * | graves   | hash    | key → three lines: cause, tries, body             | the same scripts as dead                 |
+ * | meta     | hash    | format: the version of the data format;           | claim, scripts that put a task,          |
+ * |          |         |                                                   | hints/filling                            |
+ * |          |         | stamp: the last stamp;                            | claim                                    |
+ * |          |         | next: never later than the first ring of the      | claim, scripts that put a task           |
+ * |          |         | lanes, in ms;                                     |                                          |
+ * |          |         | suspect: never later than the first ring of the   | claim, scripts that put a suspect        |
+ * |          |         | suspects, in ms;                                  |                                          |
+ * |          |         | lease: the first end of a lease, in ms;           | claim, extend                            |
+ * |          |         | scheduled, done, cancelled, obsolete, purged:     | schedule, finish, cancel, settle,        |
+ * |          |         | counters of tasks;                                | rescue, purge                            |
+ * |          |         | epoch, server, filled (cell 0, hint tables only): | hints/filling, hints/filled-to           |
+ * |          |         | see lua/shared/epoch.lua                          |                                          |
+ * | wake     | channel | 'wake <ring ms> <now ms>';                        | scripts that put a task                  |
+ * |          |         | 'fence <cause>', then two lines for each task     | schedule, cancel, hints/put,             |
+ * |          |         | that was cancelled or replaced: stamp and key     | hints/cancel, hints/drop                 |
  */
 export const CELL_KEY_TYPES = {
   high: 'zset',
@@ -57,18 +71,19 @@ export const CELL_KEY_TYPES = {
 
 /**
  * The keys of the board, `<prefix>:{board}:<name>`, with their Redis types. The first five are in the order in which
- * lua/shared/board.lua reads them from KEYS. The other two are a sixth key, of the scripts that need them.
+ * lua/shared/board.lua reads them from KEYS. A script that needs one of the other two keys gets it as KEYS[6].
  *
- * | name            | type    | contents                                              | written by                       |
- * |-----------------|---------|-------------------------------------------------------|----------------------------------|
- * | beats           | hash    | node id → '<beats> <edition> <ms of the last beat>'   | board/beat, leave, bury          |
- * | cards           | hash    | node id → NodeCard as JSON                            | board/beat, leave, bury          |
- * | topics          | hash    | topic → version, fixed and changeable part, by lines  | board/create, change             |
- * | meta            | hash    | format; revision, another one after each change       | board/create, change             |
- * | news            | channel | an empty message: read the board again                | board/beat, leave, create,       |
- * |                 |         |                                                       | change                           |
- * | changes:<topic> | list    | past changes of a topic, newest first                 | board/change                     |
- * | tokens          | hash    | token id → access token as JSON                       | board/put-token, drop-token      |
+ * | name            | type    | contents                                            | written by                      |
+ * |-----------------|---------|-----------------------------------------------------|---------------------------------|
+ * | beats           | hash    | node id → '<beats> <edition> <ms of the last beat>' | board/beat, leave, bury         |
+ * | cards           | hash    | node id → NodeCard as JSON                          | board/beat, leave, bury         |
+ * | topics          | hash    | topic → three lines: version, fixed part,           | board/create, change            |
+ * |                 |         | changeable part                                     |                                 |
+ * | meta            | hash    | format; revision: a new value after each change     | board/create, change            |
+ * | news            | channel | an empty message: the board has changed             | board/beat, leave, create,      |
+ * |                 |         |                                                     | change                          |
+ * | changes:<topic> | list    | past changes of a topic, newest first               | board/change                    |
+ * | tokens          | hash    | token id → access token as JSON                     | board/put-token, drop-token     |
  */
 export const BOARD_KEY_TYPES = {
   beats: 'hash',
@@ -78,7 +93,7 @@ export const BOARD_KEY_TYPES = {
   news: 'channel',
 } as const satisfies Record<string, KeyType>
 
-/** The sixth key of a board's script. `changes` is followed by ':' and the topic. */
+/** The sixth key of a script of the board. The name of the key `changes` is followed by ':' and the topic. */
 export const BOARD_EXTRA_KEY_TYPES = { changes: 'list', tokens: 'hash' } as const satisfies Record<
   string,
   KeyType
@@ -91,12 +106,15 @@ type BoardKeyName = keyof typeof BOARD_KEY_TYPES
 const CELL_KEY_NAMES = Object.keys(CELL_KEY_TYPES) as CellKeyName[]
 const BOARD_KEY_NAMES = Object.keys(BOARD_KEY_TYPES) as BoardKeyName[]
 
-/** The keys of one script call. A script may touch only keys that its call names. */
+/** The keys of one script call. A script may access only the keys that its call passes. */
 export interface ScriptKeys {
   readonly all: readonly string[]
 }
 
-/** The keys of one cell. Their common hash tag keeps a cell on one node of a Cluster; cells are spread over all nodes. */
+/**
+ * The keys of one cell. Their common hash tag keeps the cell on one node of a Redis Cluster. The cells of a topic are
+ * spread over all nodes.
+ */
 export interface CellKeys extends ScriptKeys {
   readonly meta: string
   readonly channel: string
@@ -110,14 +128,18 @@ export interface BoardKeys extends ScriptKeys {
   readonly channel: string
 }
 
-/** Builds the names of keys and channels. Those of a topic are built once, since every script call names them. */
+/**
+ * Builds the names of keys and channels. The names of a topic are built once, because every script call passes them.
+ */
 export class Keys {
   readonly board: BoardKeys
   readonly #prefix: string
   readonly #channelEnd: string
   readonly #topics = new Map<string, readonly CellKeys[]>()
 
-  /** Channels are shared by all databases of a server, so that their names contain the database, unless it is 0. */
+  /**
+   * All databases of a server share the channels, so channel names contain the number of the database, unless it is 0.
+   */
   constructor(prefix: string, database = 0) {
     this.#prefix = prefix
     this.#channelEnd = database === 0 ? '' : `:${database}`
@@ -141,13 +163,13 @@ export class Keys {
     return cells
   }
 
-  /** The keys of the board and the list of a topic's changes. */
+  /** Returns the keys of the board, and the list of a topic's changes as the sixth key. */
   boardOf(topic: string): BoardKeys & { readonly changes: string } {
     const changes = this.#boardKey(`changes:${topic}`)
     return { ...this.#boardWith(changes), changes }
   }
 
-  /** The keys of the board and of the tokens. */
+  /** The keys of the board, with `tokens` as the sixth key. */
   get boardOfTokens(): BoardKeys {
     return this.#boardWith(this.board.tokens)
   }
@@ -163,7 +185,10 @@ export class Keys {
     return { all, cards: key('cards'), topics: key('topics'), tokens: key('tokens'), channel }
   }
 
-  /** Cannot collide with the keys of a topic named 'board': the hash tag of a cell ends in ':' and a number. */
+  /**
+   * Builds the name of a key of the board. It cannot equal a key of a topic named 'board', because the hash tag of a
+   * cell ends in ':' and a number.
+   */
   #boardKey(name: string): string {
     return `${this.#prefix}:{board}:${name}`
   }
