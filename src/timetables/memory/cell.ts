@@ -1,9 +1,9 @@
 /**
- * One cell of the in-process timetable: a method for each transition of the drawing in task.ts. A method is synchronous,
- * hence atomic; it reads and decides before it writes.
+ * One cell of the in-process timetable. It has a method for each transition of the state diagram in task.ts. A method
+ * is synchronous, hence atomic. It reads and decides before it writes.
  *
- * Tasks become due by the wall clock (`nowMs`), as users mean it. Leases end by the monotonic clock (`steadyMs`): a wall
- * clock that steps must not take claims away from their holders.
+ * Tasks become due by the wall clock (`nowMs`), as users expect. Leases end by the monotonic clock (`steadyMs`),
+ * because a step of the wall clock must not end leases early.
  */
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { Random } from '../../random.ts'
@@ -38,13 +38,13 @@ import { TagIndex } from './tag-index.ts'
 
 const NO_TAGS: readonly string[] = Object.freeze([])
 
-/** The time of one step, by both clocks. */
+/** The time of one step, by the wall clock and by the monotonic clock. */
 export interface CellTime {
   readonly nowMs: number
   readonly steadyMs: number
 }
 
-/** The next ring of the lanes and of the suspects; Infinity if nothing waits. */
+/** The next ring of the lanes and the next ring of the suspects. Infinity if no task waits. */
 export interface Rings {
   readonly laneMs: number
   readonly suspectMs: number
@@ -58,7 +58,7 @@ export class MemoryCell {
   readonly tags = new TagIndex()
   readonly counters = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
   readonly #claims = new Claims()
-  /** Keys that a rescue found to be poison, for the answer of the next claim. */
+  /** The keys of tasks that a rescue found to be poison. The answer of the next claim reports them. */
   #poisoned: string[] = []
 
   constructor(
@@ -87,7 +87,7 @@ export class MemoryCell {
   schedule(entry: NewEntry, { nowMs }: CellTime, mergeMs: number): ScheduleAnswer {
     const old = this.pool.get(entry.key)
     const inFlight = old !== undefined && old.claim !== null
-    // A held task that was cancelled has no further attempt, so it is replaced.
+    // A held task that was cancelled has no further attempt, so 'keep' replaces it, too.
     if (old !== undefined && entry.onConflict === 'keep' && !old.cancelled)
       return { outcome: 'kept', dueMs: this.dueMsOf(old), inFlight }
     const dueMs = ringMsAt(entry.when, nowMs, nowMs, mergeMs)
@@ -97,7 +97,7 @@ export class MemoryCell {
     return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
   }
 
-  /** Rescues first: a task under an expired lease counts as waiting. */
+  /** Rescues expired claims first, because a task whose lease has expired counts as waiting. */
   cancel(key: string, time: CellTime): CancelAnswer {
     this.#rescue(time, Number.POSITIVE_INFINITY)
     const entry = this.pool.get(key)
@@ -132,7 +132,8 @@ export class MemoryCell {
   claim({ req, limit, leaseMs, from, wholePrefixes }: ClaimRequest, time: CellTime): Claim {
     const { nowMs, steadyMs } = time
     const known = this.#claims.of(req)
-    // A repeated request, because the reply was lost: return the tasks that it still holds, and take no others.
+    // This request was made before, and its reply was lost. Return the tasks that the claim still holds, and take no
+    // others.
     if (known !== undefined) return this.#answer(known, time, 0)
     const rescued = this.#rescue(time, RESCUES_PER_CLAIM)
     const alone = from === 'suspects'
@@ -157,7 +158,7 @@ export class MemoryCell {
 
   settle({ key, stamp, outcome }: Settlement, { nowMs }: CellTime): SettleAnswer {
     const entry = this.#heldUnder(key, stamp)
-    // Settled before, rescued or replaced: the task is not held by this caller any more.
+    // The caller no longer holds the task: the task was settled, rescued or replaced.
     if (entry === null) return 'stale'
     if (outcome.kind === 'done' || outcome.kind === 'obsolete') this.#end(entry, outcome.kind)
     else if (outcome.kind === 'dead') this.#bury(entry, nowMs, outcome.cause, outcome.error, outcome.failed)
@@ -170,12 +171,13 @@ export class MemoryCell {
   replay(key: string, { nowMs }: CellTime): 'replayed' | 'live' | 'not-found' {
     const grave = this.graves.get(key)
     if (grave === undefined) return 'not-found'
-    // The key has a new live task, which must stay as it is.
+    // The key has a new live task, which must not be replaced.
     if (this.pool.has(key)) return 'live'
     this.graves.remove(key)
     const { body, priority, tags, createdMs, tries } = grave.entry
     const entry = new Entry(key, body, priority, tags, createdMs)
-    // The tries keep the id: a handler that did this task's work before can recognise it.
+    // The tries contain the first stamp, so the id stays the same. A handler that did the work of this task before can
+    // recognise the id.
     entry.tries = tries && { ...tries, dueMs: nowMs, failures: 0, lost: 0, error: null, updatedMs: nowMs }
     this.#enter(entry, nowMs)
     return 'replayed'
@@ -194,7 +196,8 @@ export class MemoryCell {
     { nowMs }: CellTime,
   ): boolean {
     const old = this.pool.get(key)
-    // A held hint is left to its holder, which settles it, or to the rescue after its lease: it is not lost.
+    // Do not change a held hint. It is not lost: its lease holder settles it, or the rescue puts it back after its
+    // lease expires.
     if (mode === 'lower' && old !== undefined && (old.claim !== null || this.dueMsOf(old) <= ringMs))
       return false
     if (old !== undefined) this.#replace(old)
@@ -218,7 +221,7 @@ export class MemoryCell {
     return entry.tries?.dueMs ?? ringMsOf(this.scoreOf(entry))
   }
 
-  /** Returns null before the first claim. */
+  /** Returns the id of a task. Null before its first claim. */
   idOf(entry: Entry): string | null {
     const stamp = entry.tries?.firstStamp ?? entry.claim?.stamp
     return stamp === undefined ? null : taskId(this.topic, entry.key, stamp)
@@ -258,7 +261,9 @@ export class MemoryCell {
     }
   }
 
-  /** Returns tasks of expired claims to their lanes, and counts the lost leases. Returns how many tasks wait again. */
+  /**
+   * Puts tasks of expired claims back into their lanes, and counts the lost leases. Returns how many tasks wait again.
+   */
   #rescue({ nowMs, steadyMs }: CellTime, claimsMax: number): number {
     let rescued = 0
     let spread: number | null = null
@@ -274,7 +279,7 @@ export class MemoryCell {
     return rescued
   }
 
-  /** Returns true if the task waits again, false if it ended. */
+  /** Ends the claim of a task whose lease was lost. Returns true if the task waits again, false if it ended. */
   #lose(entry: Entry, record: ClaimRecord, nowMs: number, spread: number): boolean {
     if (entry.cancelled) {
       this.#end(entry, 'cancelled')
@@ -282,7 +287,7 @@ export class MemoryCell {
     }
     const tries = this.#triesOf(entry, nowMs)
     tries.lost++
-    // Poison only if `begin` recorded that the suspect was started, alone, under this claim.
+    // The task is poison only if `begin` recorded that the suspect was started, alone, under this claim.
     if (record.alone && tries.startedStamp === record.stamp) {
       this.#bury(entry, nowMs, 'poison', poisonText(tries.lost), false)
       this.#poisoned.push(entry.key)
@@ -294,7 +299,7 @@ export class MemoryCell {
     return true
   }
 
-  /** Returns a task that was never started to its lane and score, as if it had not been claimed. */
+  /** Puts a claimed task that was never started back into its lane, with the score that it had there. */
   #return(entry: Entry): void {
     const { alone, scores } = entry.claim as ClaimRecord
     const score = scores[entry.position] as number
@@ -304,7 +309,10 @@ export class MemoryCell {
     this.lanes.add(entry, score)
   }
 
-  /** A retry (`error` is not null) counts a failure; a snooze does not. Both reset the lost leases. */
+  /**
+   * Puts a task back for a retry or a snooze. A retry (`error` is not null) counts a failure, a snooze does not. Both
+   * reset the count of lost leases.
+   */
   #again(entry: Entry, nowMs: number, delayMs: number, error: string | null): void {
     const tries = this.#triesOf(entry, nowMs)
     tries.deliveries++
@@ -343,7 +351,10 @@ export class MemoryCell {
     this.#wait(entry, dueMs, false)
   }
 
-  /** Removes a task from lane or claim, pool and tags. Its holder's stamp becomes stale. */
+  /**
+   * Removes a task from its lane or its claim, from the pool and from the tags. The stamp of its lease holder becomes
+   * stale.
+   */
   #detach(entry: Entry): void {
     if (entry.claim === null) this.lanes.remove(entry)
     else this.#claims.release(entry)

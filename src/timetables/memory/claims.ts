@@ -5,7 +5,7 @@ import type { Taken } from './lanes.ts'
 /** The claims of a cell: which tasks are held, under which stamp, and when the lease ends. */
 export class Claims {
   readonly #byRequest = new Map<string, ClaimRecord>()
-  /** Ordered by the end of the lease, in ms of the monotonic clock. */
+  /** The claims, ordered by the end of their lease, in ms of the monotonic clock. */
   readonly #leases = new Heap<ClaimRecord>()
   #heldCount = 0
   #lastStamp = 0
@@ -14,7 +14,7 @@ export class Claims {
     return this.#heldCount
   }
 
-  /** Returns Infinity if nothing is claimed. */
+  /** Returns the first end of a lease. Infinity if there is no claim. */
   nextLeaseEndMs(): number {
     return this.#leases.headScore()
   }
@@ -23,12 +23,12 @@ export class Claims {
     return this.#byRequest.get(req)
   }
 
-  /** Returns a claim whose lease has expired at `steadyMs`, or undefined. */
+  /** Returns a claim whose lease has expired at `steadyMs`, or undefined if there is none. */
   expired(steadyMs: number): ClaimRecord | undefined {
     return this.#leases.headScore() <= steadyMs ? this.#leases.head() : undefined
   }
 
-  /** Creates a claim. Stamps grow strictly, also when the clock stands still or steps back. */
+  /** Creates a claim. Stamps grow strictly, even if the clock stands still or steps back. */
   hold(
     req: string,
     { members, scores }: Taken,
@@ -50,12 +50,15 @@ export class Claims {
     return record
   }
 
-  /** Moves the end of a lease. The stamp stays: an extension must not make its own holder stale. */
+  /**
+   * Changes the end of a lease. The stamp stays the same, because an extension must not make its own lease holder
+   * stale.
+   */
   extend(record: ClaimRecord, leaseEndMs: number): void {
     this.#leases.move(record, leaseEndMs)
   }
 
-  /** Ends the claim of one entry. A claim without entries is deleted. */
+  /** Ends the claim of one entry. Deletes the claim if it has no more entries. */
   release(entry: Entry): void {
     const record = entry.claim as ClaimRecord
     entry.claim = null

@@ -8,12 +8,15 @@ export class Entry implements HeapMember {
   readonly priority: Priority
   readonly tags: readonly string[] | null
   readonly createdMs: number
-  /** The index in its lane's heap while it waits, in its claim's arrays while it is held. */
+  /** The index of the entry: in the heap of its lane while it waits, in the arrays of its claim while it is held. */
   position = -1
-  /** Waits in the suspects' lane instead of its priority's: it lost two leases in a row. */
+  /**
+   * True if the task waits in the suspects' lane instead of the lane of its priority, because it lost two leases in a
+   * row.
+   */
   suspect = false
   claim: ClaimRecord | null = null
-  /** Cancelled while held: the current attempt is the last. */
+  /** True if the task was cancelled while it was held. The current attempt is then its last. */
   cancelled = false
   tries: Tries | null = null
 
@@ -32,32 +35,35 @@ export class Entry implements HeapMember {
   }
 }
 
-/** Earlier claims of a task, once one did not end it. */
+/** The record of the earlier claims of a task. It exists after a claim that did not end the task. */
 export interface Tries {
-  /** When the task was first due; its score in the lane is the next ring. */
+  /** The time when the task was first due. The time of its next ring is in its score in the lane. */
   dueMs: number
-  /** The stamp of the first claim, from which the id is made. */
+  /** The stamp of the first claim. The id of the task is made from it. */
   firstStamp: number
   failures: number
   deliveries: number
-  /** Leases lost in a row, reset by any outcome. Counted apart from failures. */
+  /**
+   * The number of leases lost in a row, counted separately from failures. Retry, snooze, reschedule and replay reset
+   * it.
+   */
   lost: number
-  /** The stamp under which a suspect was started alone. */
+  /** The stamp under which a suspect was started alone. 0 if there is none. */
   startedStamp: number
   error: string | null
   updatedMs: number
 }
 
-/** One claim call. It has one lease for all its tasks, so that extending it is one step, whatever its size. */
+/** One claim call. All its tasks have one lease, so an extension is one step for any number of tasks. */
 export class ClaimRecord implements HeapMember {
-  /** The id of the request that made it. */
+  /** The id of the claim request. */
   readonly key: string
   readonly stamp: number
   readonly members: readonly Entry[]
   readonly scores: readonly number[]
-  /** Holds one suspect, by itself. */
+  /** True if the claim is for a suspect, which is claimed alone. */
   readonly alone: boolean
-  /** Members not yet settled. */
+  /** The number of members that the claim still holds. */
   open: number
   position = -1
 
@@ -86,12 +92,12 @@ export interface Grave {
   readonly error: string
 }
 
-/** ms * 1000 + failures: of two tasks that ring at the same time, the one with fewer failures goes first. */
+/** Returns ms * 1000 + failures. Of two tasks that ring at the same time, the task with fewer failures goes first. */
 export function scoreOf(ringMs: number, failures: number): number {
   return ringMs * 1000 + failures
 }
 
-/** The highest score of a task that is due at `ms`: the last three digits count failures. */
+/** Returns the highest score of a task that is due at `ms`. The last three digits of a score count failures. */
 export function lastScoreAt(ms: number): number {
   return scoreOf(ms, 999)
 }

@@ -1,11 +1,11 @@
 import { CELLS } from '../../values/cell.ts'
 import type { Grave } from './entry.ts'
 
-/** Limits: a million dead tasks per topic, each for 30 days. They are enforced when the next task dies. */
+/** The limits: a million dead tasks per topic, each kept for 30 days. The limits are enforced when a task dies. */
 const GRAVES_MAX_PER_CELL = Math.floor(1_000_000 / CELLS)
 const GRAVE_AGE_MAX_MS = 30 * 86_400_000
 
-/** The dead tasks of a cell, oldest first: a Map keeps the order of insertion. */
+/** The dead tasks of a cell, oldest first, because a Map keeps the order of insertion. */
 export class Graveyard {
   readonly #graves = new Map<string, Grave>()
 
@@ -25,7 +25,9 @@ export class Graveyard {
     return this.#graves.delete(key)
   }
 
-  /** Adds a grave. Returns how many older ones it replaced: that of the same key, and those over the limits. */
+  /**
+   * Adds a grave. Returns how many older graves were removed: the grave of the same key, and graves over the limits.
+   */
   bury(grave: Grave): number {
     let dropped = this.#graves.delete(grave.entry.key) ? 1 : 0
     this.#graves.set(grave.entry.key, grave)

@@ -3,13 +3,13 @@ import { Heap } from '../../lib/heap.ts'
 import { PRIORITIES } from '../../task.ts'
 import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
 
-/** Entries with the scores they had, in the order in which they were taken. */
+/** Entries with the scores that they had in their lanes, in the order in which they were taken. */
 export interface Taken {
   readonly members: Entry[]
   readonly scores: number[]
 }
 
-/** The waiting tasks of a cell: three lanes by priority, and one for suspects. */
+/** The waiting tasks of a cell: one lane for each of the three priorities, and one lane for suspects. */
 export class Lanes {
   readonly #lanes = { high: new Heap<Entry>(), normal: new Heap<Entry>(), low: new Heap<Entry>() }
   readonly #suspects = new Heap<Entry>()
@@ -30,7 +30,7 @@ export class Lanes {
     return this.#of(entry).scoreOf(entry)
   }
 
-  /** Returns Infinity if nothing waits. */
+  /** Returns the next ring of the three priorities. Infinity if no task waits. */
   nextRingMs(): number {
     const { high, normal, low } = this.#lanes
     return ringMsOf(Math.min(high.headScore(), normal.headScore(), low.headScore()))
@@ -40,7 +40,7 @@ export class Lanes {
     return ringMsOf(this.#suspects.headScore())
   }
 
-  /** Takes due tasks, high before normal before low. */
+  /** Takes due tasks: first high, then normal, then low priority. */
   take(limit: number, nowMs: number, wholePrefixes: boolean): Taken {
     const taken: Taken = { members: [], scores: [] }
     for (const priority of PRIORITIES) {
@@ -50,7 +50,9 @@ export class Lanes {
     return taken
   }
 
-  /** Takes at most one suspect, whatever the limit: it may crash the process, and other tasks with it. */
+  /**
+   * Takes at most one suspect, even if the limit is higher: a suspect may crash the process, and other tasks with it.
+   */
   takeSuspect(limit: number, nowMs: number): Taken {
     const taken: Taken = { members: [], scores: [] }
     takeDue(this.#suspects, Math.min(1, limit), nowMs, taken)
@@ -72,7 +74,7 @@ function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, sco
   }
 }
 
-/** If the limit split a prefix, puts its members back, unless nothing else was taken. */
+/** If the limit splits a prefix, puts the tasks of this prefix back, unless all taken tasks have this prefix. */
 function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
   const next = lane.head()
   if (next === undefined) return

@@ -1,6 +1,6 @@
 import type { Entry } from './entry.ts'
 
-/** The live tasks of a cell by tag. Tasks without tags cost nothing here. */
+/** The live tasks of a cell by tag. Tasks without tags take no memory here. */
 export class TagIndex {
   readonly #byTag = new Map<string, Set<Entry>>()
 

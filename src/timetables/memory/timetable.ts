@@ -30,13 +30,16 @@ import { MemoryCell, type CellTime, type Rings } from './cell.ts'
 import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
-/** A wake is a function call here and cannot be lost. Pullers poll only because the wall clock can step. */
+/**
+ * The interval at which pullers poll. A wake is a function call here and cannot be lost. Pullers poll only because the
+ * wall clock can step.
+ */
 const LOOK_MS = 10_000
 
-/** The most hints of a topic that are kept at once, at some 200 bytes each. */
+/** The maximum number of hints of a topic in memory. A hint takes some 200 bytes. */
 const RESIDENT_MAX = 500_000
 
-/** Numbers the tables. Each has one epoch for its whole life: it loses nothing before it ends. */
+/** The number of tables created so far. Each table has one epoch for its whole life, because it never loses hints. */
 let tables = 0
 
 const NEVER = Number.POSITIVE_INFINITY
@@ -44,7 +47,7 @@ const NEVER = Number.POSITIVE_INFINITY
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
   readonly watchers: Set<Watcher>
-  /** How far the topic was filled from a ledger. */
+  /** The frontier up to which the topic was filled from a ledger. Null if nothing was filled. */
   frontier: Frontier | null
 }
 
@@ -54,7 +57,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number
-  /** The cells that this process pulls, for topics that are restricted by `keepOnly`. */
+  /** The cells that this process pulls, by topic. Only topics that `keepOnly` restricts are in this map. */
   readonly #keptCells = new Map<string, ReadonlySet<number>>()
   readonly #clock: Clock
   readonly #random: Random
@@ -91,7 +94,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     const cell = this.#cell(at)
     const before = cell.nextRings()
     const claim = cell.claim(request, time)
-    // Tasks that the rescue put back may ring for other consumers.
+    // Wake other consumers if the rescue put back a task that is now the next.
     if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, time)
     return claim
   }
@@ -125,7 +128,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     return grave === undefined ? null : viewOfDead(home, grave)
   }
 
-  /** Scans all tasks of the topic, and yields to the event loop between cells. */
+  /** Scans all tasks of the topic. Yields to the event loop after each large cell. */
   async list(topic: string, query: ListQuery): Promise<EntryView[]> {
     const page = new Page(query)
     for (const cell of this.#topic(topic).cells) {
@@ -260,7 +263,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     this.#topics.clear()
   }
 
-  /** Runs one step per place, all at the same time; then one wake for each cell whose next ring came nearer. */
+  /** Runs one step per place, all at the same time. Then wakes each cell whose next ring came nearer, once. */
   #change<P extends Place, A>(
     topic: string,
     places: readonly P[],
@@ -279,7 +282,9 @@ export class MemoryTimetable implements TaskStore, HintTable {
     return answers
   }
 
-  /** The same for a single place, without a Map: such calls come by the hundred thousand. */
+  /**
+   * Does the same as #change for a single place, without a Map: a program may make hundreds of thousands of such calls.
+   */
   #changeOne<P extends Place, A>(
     topic: string,
     place: P,
@@ -293,7 +298,10 @@ export class MemoryTimetable implements TaskStore, HintTable {
     return answer
   }
 
-  /** Compares lanes and suspects separately: a suspect that waits past its time must not suppress other wakes. */
+  /**
+   * Wakes a cell if its next ring came nearer. Compares lanes and suspects separately, because a suspect that waits
+   * past its time must not suppress other wakes.
+   */
   #wakeIfNearer(topic: string, cell: number, before: Rings, { nowMs }: CellTime): void {
     const { cells, watchers } = this.#topic(topic)
     const now = (cells[cell] as MemoryCell).nextRings()
@@ -317,11 +325,12 @@ export class MemoryTimetable implements TaskStore, HintTable {
   #topic(name: string): TopicCells {
     const known = this.#topics.get(name)
     if (known !== undefined) return known
-    // After `close` a write must fail, not be answered as accepted.
+    // After `close` a write must fail. It must not look successful.
     if (this.#isClosed) throw new TocsinError('closed', 'this timetable was closed')
     const watchers = new Set<Watcher>()
     const cells = Array.from({ length: CELLS }, (_, cell) => {
-      // After the step: a fence runs the user's abort listeners, which may call this timetable again.
+      // Call the watchers after the step: a fence runs abort listeners of the user, which may call this timetable
+      // again.
       const fence = (key: string, stamp: number, cause: 'cancelled' | 'replaced') =>
         queueMicrotask(() => {
           for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)

@@ -66,7 +66,7 @@ function selects(what: Selection, entry: Entry): boolean {
 export class Page {
   readonly #query: ListQuery
   #found: EntryView[] = []
-  /** The position of the last task, once there are enough: later tasks are skipped. */
+  /** The position of the last task of the page, once `limit` tasks were found. Tasks after it are skipped. */
   #cut: ListPosition | null = null
 
   constructor(query: ListQuery) {
@@ -87,7 +87,7 @@ export class Page {
     return this.#found
   }
 
-  /** A cheap check before a view is built. */
+  /** Returns false if the task comes after the page. This check is cheaper than building a view. */
   #mayBelong(cell: MemoryCell, entry: Entry): boolean {
     const failures = entry.tries?.failures ?? 0
     const position = { ringMs: ringMsOf(cell.scoreOf(entry)), failures, key: entry.key }

@@ -3,27 +3,28 @@ import { prefixOf } from '../../values/cell.ts'
 import type { EntryView, ListQuery } from '../../timetable.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 
-/** A task that may be on the page: its position in the order, without its body. */
+/** A task that may be on the page: its cell and its position in the order, without its body. */
 export interface Candidate extends ListPosition {
   readonly cell: number
 }
 
 export interface CandidatePage {
   readonly candidates: readonly Candidate[]
-  /** The candidates are complete up to this position; null if they are complete to the end. */
+  /** The position up to which the candidates are complete. Null if they are complete to the end. */
   readonly completeTo: ListPosition | null
 }
 
 export interface ListSource {
   readonly cells: readonly number[]
-  /** Returns the next candidates of a cell after `from`: at least `limit`, if the cell has as many. */
+  /** Returns the candidates of a cell after `from`: at least `limit` candidates, or all if the cell has fewer. */
   next(cell: number, query: ListQuery, from: ListPosition | null, limit: number): Promise<CandidatePage>
   views(candidates: readonly Candidate[]): Promise<(EntryView | null)[]>
 }
 
 /**
- * Lists one page over many cells. Each cell returns its next candidates in order; they are merged, and the tasks that may
- * be on the page are fetched. If the filters leave too few, another round follows.
+ * Lists one page of tasks from many cells. In each round, every cell returns its next candidates in order. The
+ * candidates are merged, and the tasks that may be on the page are read. If too few tasks pass the filters, another
+ * round follows.
  */
 export async function listPage(source: ListSource, query: ListQuery): Promise<EntryView[]> {
   const found: EntryView[] = []
@@ -33,7 +34,8 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
     const horizon = pages
       .flatMap(({ completeTo }) => (completeTo === null ? [] : [completeTo]))
       .toSorted(comparePositions)[0]
-    // After the horizon a cell may have more candidates; those before `from` belong to earlier rounds.
+    // Drop candidates after the horizon, because a cell may have more candidates there. Drop candidates up to `from`,
+    // because they belong to earlier rounds.
     const certain = pages
       .flatMap((page) => page.candidates)
       .filter((one) => horizon === undefined || comparePositions(one, horizon) <= 0)
@@ -49,7 +51,7 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
   return found.toSorted((a, b) => comparePositions(positionOf(a), positionOf(b))).slice(0, query.limit)
 }
 
-/** Applies all filters to the view, which is newer than the candidate. */
+/** Applies all filters to the view, because the task may have changed since it became a candidate. */
 function belongs(view: EntryView, { state, tag, prefix, dueFromMs, dueToMs, after }: ListQuery): boolean {
   if (state === null ? view.state === 'dead' : view.state !== state) return false
   if (tag !== null && !view.tags.includes(tag)) return false

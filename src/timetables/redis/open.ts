@@ -19,7 +19,7 @@ import { Wakes } from './wakes.ts'
 export interface RedisSettings {
   readonly prefix: string
   readonly callTimeoutMs: number
-  /** The number of replicas that must confirm a write before it is answered. */
+  /** The number of replicas that must confirm a write before the caller gets its answer. */
   readonly waitReplicas: number
 }
 
@@ -40,8 +40,8 @@ export async function openRedis(
 }
 
 /**
- * Opens a hint table for a ledger. Replicas need not confirm its writes, since the ledger has the tasks. The prefix must
- * not be that of a timetable.
+ * Opens a hint table for a ledger. Replicas need not confirm its writes, because the ledger has the tasks. A hint table
+ * and a timetable must not have the same prefix.
  */
 export async function openRedisHints(
   given: RedisOptions,
@@ -96,7 +96,7 @@ async function connect(
     const wakes = new Wakes(connectionParts, keys, lookMs)
     const batcher = new Batcher(clock, callTimeoutMs)
     const close = async () => {
-      // Calls made before `close` are still written. Their deadlines limit the wait.
+      // Complete the calls that were made before `close`. Their deadlines limit the wait.
       await batcher.drained()
       wakes.close()
       for (const connection of connections) connection.close()
@@ -109,7 +109,7 @@ async function connect(
       )
     const parts = { caller, writer, replicas, batcher, wakes, keys, recordClock, random, lookMs, close }
     const timetable = new RedisTimetable(parts)
-    // Sets the record clock before the first write.
+    // Set the record clock before the first write.
     await timetable.nowMs()
     return { timetable, parts }
   } catch (error) {

@@ -1,4 +1,4 @@
-/** The options of `redis()`, and their checks. */
+/** The options of `redis()` and the functions that check them. */
 import type { RedisClientOptions } from '@redis/client'
 import { type Duration, durationMs } from '../../values/duration.ts'
 import { describeValue } from '../../errors.ts'
@@ -19,7 +19,10 @@ export interface RedisOptions {
   readonly password?: string | undefined
   readonly database?: number | undefined
   readonly tls?: RedisTls | undefined
-  /** For a server whose eviction policy cannot be read: you have checked that it is 'noeviction'. */
+  /**
+   * Accepts a server whose eviction policy cannot be read. Set it after you have checked that the policy is
+   * 'noeviction'.
+   */
   readonly assumeNoEviction?: boolean | undefined
   /** How often idle cells are polled, in case a wake was lost. 10 s by default. */
   readonly safetyLook?: Duration | undefined
@@ -37,7 +40,7 @@ export class RedisConfig {
 
 export interface CheckedRedisOptions {
   readonly client: RedisClientOptions
-  /** Host and port, without the password: for messages. */
+  /** Host and port for messages, without the password. */
   readonly where: string
   readonly database: number
   readonly isLocal: boolean
@@ -94,7 +97,7 @@ const URL_PARTS = {
 }
 
 function redisUrl(text: unknown): URL {
-  // Messages never contain the URL: it may hold a password.
+  // Error messages never contain the URL, because it may contain a password.
   if (typeof text !== 'string')
     throw badOption('url', `expected redis://host:port, got ${describeValue(text)}`)
   const url = URL.canParse(text) ? new URL(text) : null
@@ -112,7 +115,7 @@ function databaseOf(url: URL): number {
   const text = url.pathname.replace(/^\//, '')
   if (text === '') return 0
   const database = Number(text)
-  // The path may be the rest of a password that contains a slash: messages do not contain it.
+  // The message does not contain the path, which may be the rest of a password that contains a slash.
   if (!Number.isInteger(database) || database < 0)
     throw badOption(
       'url',
@@ -132,7 +135,7 @@ function decoded(part: string): string {
   }
 }
 
-/** The message does not contain the value, which may be a password. */
+/** Checks that a value is text. The error message does not contain the value, which may be a password. */
 function text(value: unknown, field: string): string | undefined {
   if (value === undefined || typeof value === 'string') return value
   throw badOption(field, 'expected text')

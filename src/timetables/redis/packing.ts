@@ -1,6 +1,6 @@
 /**
  * Packs lists into one argument in MessagePack, which Lua in Redis unpacks (cmsgpack). A thousand tasks then take one
- * argument instead of three thousand: less work for the client, for Redis, and for the garbage collector. Supports only
+ * argument instead of three thousand: less work for the client, for Redis and for the garbage collector. Supports only
  * the three types that are needed: lists, strings and numbers.
  */
 const ARRAY_32 = 0xdd
@@ -8,18 +8,20 @@ const STRING_8 = 0xd9
 const STRING_16 = 0xda
 const STRING_32 = 0xdb
 const FLOAT_64 = 0xcb
-/** Strings up to this length are written character by character, if all are ASCII. */
+/** Strings up to this length are written character by character, if all characters are ASCII. */
 const SHORT = 32
 const NOT_ASCII = 0x80
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
 const BYTES_PER_UNIT_MAX = 3
 
-/** The size of the last packing, within these limits, is the initial size of the next one's buffer. */
+/**
+ * The initial size of a Packer's buffer, within these limits: the size of the last packed result and a quarter more.
+ */
 const LIKELY_BYTES_MIN = 1_024
 const LIKELY_BYTES_MAX = 131_072
 let likelyBytes = LIKELY_BYTES_MIN
 
-/** Packs lists one after the other: cmsgpack.unpack returns as many values as there are lists. */
+/** Packs lists one after the other. cmsgpack.unpack returns each list as a separate value. */
 export class Packer {
   #bytes = Buffer.allocUnsafe(likelyBytes)
   #end = 0
@@ -55,7 +57,10 @@ export class Packer {
     this.#listLength++
   }
 
-  /** Most keys are short ASCII: this loop is faster than a call of Buffer.write. Returns false for other text. */
+  /**
+   * Writes a short ASCII string and returns true. Returns false for other text. Most keys are short ASCII, and this
+   * loop is faster than Buffer.write.
+   */
   #shortAscii(text: string): boolean {
     const { length } = text
     const at = this.#reserve(2 + length)
@@ -80,14 +85,14 @@ export class Packer {
     this.#listLength++
   }
 
-  /** Returns the bytes. Nothing may be added afterwards. */
+  /** Returns the bytes. Nothing may be added after this call. */
   packed(): Buffer {
     this.#closeList()
     likelyBytes = Math.min(Math.max(LIKELY_BYTES_MIN, this.#end + (this.#end >> 2)), LIKELY_BYTES_MAX)
     return this.#bytes.subarray(0, this.#end)
   }
 
-  /** Writes the length of the list, which is known only at its end. */
+  /** Writes the header of the list, with its length, which is known only at its end. */
   #closeList(): void {
     if (this.#end === 0) return
     this.#bytes[this.#listStart] = ARRAY_32
@@ -95,7 +100,7 @@ export class Packer {
     this.#listLength = 0
   }
 
-  /** Grows the buffer if needed, so that this many more bytes fit. Returns the offset where they go. */
+  /** Grows the buffer if needed, so that this many more bytes fit. Returns the offset at which to write them. */
   #reserve(bytes: number): number {
     const end = this.#end
     if (end + bytes > this.#bytes.length) {

@@ -6,11 +6,11 @@ import type { Keys } from './keys.ts'
 import type { Replicas } from './replicas.ts'
 import type { Wakes } from './wakes.ts'
 
-/** The parts that a Redis timetable, its hint table and its board share; open.ts creates them. */
+/** The parts that a Redis timetable, its hint table and its board share. open.ts creates them. */
 export interface RedisParts {
-  /** For claims, settlements and reads. */
+  /** Sends claims, settlements and reads. */
   readonly caller: Caller
-  /** For the writes of users. With `waitReplicas` it has its own connection, which WAIT blocks. */
+  /** Sends the writes of users. With `waitReplicas` it has its own connection, because WAIT blocks the connection. */
   readonly writer: Caller
   readonly replicas: Replicas
   readonly batcher: Batcher

@@ -3,8 +3,8 @@ import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 
 /**
- * Waits for replicas to confirm writes (option `waitReplicas`). WAIT covers all earlier writes of its connection, so
- * the writes that are answered while one WAIT is under way share the next.
+ * Waits for replicas to confirm writes (option `waitReplicas`). A WAIT covers all earlier writes of its connection, so
+ * all writes that Redis answers during one WAIT share the next WAIT.
  */
 export class Replicas {
   readonly #caller: Caller
@@ -18,11 +18,11 @@ export class Replicas {
     this.#caller = caller
     this.#clock = clock
     this.#wanted = wanted
-    // Less than the call's deadline, which would destroy the connection.
+    // WAIT must return before the deadline of its call, which would destroy the connection.
     this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 
-  /** Resolves to the same answers after enough replicas have confirmed the writes. */
+  /** Resolves to the same answers, after enough replicas have confirmed the writes. */
   confirmed<A>(answers: Promise<A>): Promise<A> {
     if (this.#wanted === 0) return answers
     return answers.then(async (answer) => {
@@ -37,7 +37,7 @@ export class Replicas {
   }
 
   #confirm(): Promise<void> {
-    // One WAIT at a time: they block each other on the connection, and the last of a queue would miss its deadline.
+    // Send one WAIT at a time. Each WAIT blocks the connection, so the last of many would miss its deadline.
     this.#next ??= Promise.allSettled([this.#underWay, this.#clock.turn()]).then(() => {
       this.#next = null
       this.#underWay = this.#wait()
@@ -54,7 +54,7 @@ export class Replicas {
       confirmed = Number(await this.#caller.command(wait, 'wait'))
       if (confirmed >= this.#wanted) return
     } catch (error) {
-      // The WAIT failed, but the write was done: its outcome is unknown, not a failure.
+      // The WAIT failed, but the write was done. So the outcome of the write is unknown; it is not a failure.
       cause = error
     }
     throw new TocsinError(

@@ -10,8 +10,8 @@ import type { BatchBody } from '../../lib/batcher.ts'
 export type ScheduleReply = [nowMs: number, letters: string, keptDues: number[]]
 
 /**
- * A batch of new tasks for one cell. Packs each task as it is added: tens of thousands may be waiting, and bytes cost the
- * garbage collector next to nothing.
+ * A batch of new tasks for one cell. Each task is packed into bytes as soon as it is added: tens of thousands of tasks
+ * may be waiting, and bytes cost the garbage collector next to nothing.
  */
 export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
   readonly #onConflict: OnConflict
@@ -21,7 +21,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
   readonly #packer = new Packer().beginList()
   readonly #whens: RingTime[] = []
   #isOneWhen = true
-  /** The lane letters of all tasks; empty as long as all are normal. */
+  /** The lane letters of all tasks. Empty as long as all tasks have normal priority. */
   #letters = ''
   #hasTags = false
 
@@ -65,7 +65,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
 
   #packed(): Buffer {
     const packer = this.#packer.beginList()
-    // One time for all, if they are the same.
+    // If all tasks have the same time, pack it once.
     const count = this.#isOneWhen ? 1 : this.#whens.length
     for (let i = 0; i < count; i++) {
       const { kind, ms } = this.#whens[i] as RingTime
@@ -82,7 +82,7 @@ export class ScheduleBatch implements BatchBody<NewEntry, ScheduleAnswer> {
       const isKept = letter === 'k' || letter === 'K'
       return {
         outcome: letter === 'c' ? 'created' : isKept ? 'kept' : 'replaced',
-        // The same computation as `ring_at` of lua/shared/cell.lua, so that the reply need not contain it.
+        // The due time is computed as in `ring_at` of lua/shared/cell.lua, so that the reply need not contain it.
         dueMs: isKept ? (keptDues[kept++] ?? 0) : ringMsAt(when, nowMs, nowMs, this.#mergeMs),
         inFlight: letter === 'f' || letter === 'K',
       }

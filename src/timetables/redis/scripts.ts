@@ -2,15 +2,19 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
 interface ScriptRow {
-  /** The keys that it is called with: those of a cell, of the board, or of the board and one key more (keys.ts). */
+  /**
+   * The keys that a call passes to the script: those of a cell, of the board, or of the board and one key more
+   * (keys.ts).
+   */
   readonly keys: 'cell' | 'board' | 'board and tokens' | 'board and changes'
-  /** True if a second run changes nothing, so that a caller may send it again after a lost reply. */
+  /** True if a second run changes nothing. A caller may then run the script again after a lost reply. */
   readonly isRepeatable: boolean
 }
 
 /**
- * The table of all scripts: `name` is the file lua/name.lua, which Redis runs atomically. A script without a row cannot
- * be called (it does not compile); test/redis/scripts.test.ts compares the table with the files and their headers.
+ * The table of all scripts. The script `name` is in the file lua/name.lua. Redis runs a script atomically. A call of a
+ * script without a row does not compile. test/redis/scripts.test.ts compares the table with the files and their
+ * headers.
  */
 export const SCRIPTS = {
   // Tasks
@@ -45,8 +49,8 @@ export const SCRIPTS = {
   'board/leave': { keys: 'board', isRepeatable: true },
   'board/bury': { keys: 'board', isRepeatable: true },
   'board/create': { keys: 'board', isRepeatable: true },
-  // A repeated change finds itself in the history. But its caller has to learn that the outcome was unknown: only the
-  // caller can decide to repeat it, with the same change id.
+  // A second run finds the change in the history and changes nothing. But the caller must get 'unknown-outcome',
+  // because only the caller can decide to repeat the change, with the same change id.
   'board/change': { keys: 'board and changes', isRepeatable: false },
   'board/put-token': { keys: 'board and tokens', isRepeatable: true },
   'board/drop-token': { keys: 'board and tokens', isRepeatable: true },

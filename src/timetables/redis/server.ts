@@ -1,4 +1,7 @@
-/** Checks at the opening that a Redis server can keep timers: version, role, permissions, eviction policy. */
+/**
+ * Checks whether a Redis server can keep timers: version, role, permissions, eviction policy. Runs when Redis is
+ * opened.
+ */
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
@@ -6,7 +9,7 @@ import { refusedError } from './driver-errors.ts'
 
 const OLDEST_MAJOR = 7
 
-/** Throws an error that says what is wrong and what to do. */
+/** Throws an error if the server cannot be used. The message contains the reason and what to do. */
 export async function checkServer(
   caller: Caller,
   keys: Keys,
@@ -35,8 +38,8 @@ export async function checkServer(
 }
 
 /**
- * Checks a server for a hint table: the same, and whether INFO reports the replication id. Without it a data loss goes
- * unnoticed, and a table that is recorded as filled may be empty.
+ * Checks a server for a hint table: does the same checks, and checks that INFO reports the replication id. Without the
+ * replication id, a data loss would go unnoticed, and a table that is recorded as filled could be empty.
  */
 export async function checkHintServer(
   caller: Caller,
@@ -52,7 +55,9 @@ export async function checkHintServer(
     )
 }
 
-/** Tests the permissions of the user now: without one of them a script would be aborted half-way. */
+/**
+ * Tests the permissions of the user when Redis is opened, because a missing permission would abort a script half-way.
+ */
 async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)
   await caller.run('counts', cell, [])
@@ -77,33 +82,33 @@ function checkVersion(version: string | undefined, where: string): void {
   )
 }
 
-/** Returns version, mode and role of the server. HELLO is allowed to every user that may connect. */
+/** Returns version, mode and role of the server. Every user that may connect may also run HELLO. */
 async function askHello(caller: Caller): Promise<Map<string, string>> {
   return new Map(
     pairsOf(await caller.command(['HELLO'], 'open')).map(([name, value]) => [name, String(value)]),
   )
 }
 
-/** Returns null if INFO does not contain it. */
+/** Returns the eviction policy from INFO. Null if INFO does not contain it. */
 async function reportedPolicy(caller: Caller): Promise<string | null> {
   const info = await caller.command(['INFO', 'memory'], 'open').catch(unlessRefused)
   return /^maxmemory_policy:(\S+)/m.exec(String(info))?.[1] ?? null
 }
 
-/** Returns null if this user may not run CONFIG GET. */
+/** Returns the eviction policy from CONFIG GET. Null if this user may not run CONFIG GET. */
 async function configuredPolicy(caller: Caller): Promise<string | null> {
   const reply = await caller.command(['CONFIG', 'GET', 'maxmemory-policy'], 'open').catch(unlessRefused)
   const [, policy] = pairsOf(reply)[0] ?? []
   return typeof policy === 'string' ? policy : null
 }
 
-/** Returns null for an error reply, such as a missing permission. Throws if the server cannot be reached. */
+/** Returns null for an error reply, for example a missing permission. Throws if the server cannot be reached. */
 function unlessRefused(error: unknown): null {
   if (TocsinError.is(error, 'timetable-unavailable') && error.details.redis === undefined) throw error
   return null
 }
 
-/** The entries of a map reply: a flat list in RESP2; a map, or an object made of it, in RESP3. */
+/** Returns the entries of a map reply. The reply is a flat list in RESP2, and a Map or an object in RESP3. */
 function pairsOf(reply: unknown): [string, unknown][] {
   if (reply instanceof Map) return [...reply].map(([name, value]) => [String(name), value])
   if (Array.isArray(reply))

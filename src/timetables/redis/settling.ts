@@ -10,10 +10,13 @@ export interface SettlePiece {
   readonly indexes: readonly number[]
 }
 
-/** 'done' and 'obsolete' are a call of finish.lua each; 'other' is a call of settle.lua. */
+/** The kind of script call. 'done' and 'obsolete' are calls of finish.lua, 'other' is a call of settle.lua. */
 type Way = 'done' | 'obsolete' | 'other'
 
-/** A repeated key goes into a later round, in which it is stale. Within a round the order does not matter. */
+/**
+ * Returns the script calls in rounds. If a key occurs again, its settlement is in a later round, where it is stale. The
+ * calls of one round may run in any order.
+ */
 export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][] {
   type OpenPiece = { way: Way; settlements: Settlement[]; indexes: number[] }
   let round: OpenPiece[] = []
@@ -61,12 +64,12 @@ export function settleArgs({ way, settlements }: SettlePiece): (string | Buffer)
   return args
 }
 
-/** Parses a letter for each, '1' or '0'; an empty text means that all were held. */
+/** Parses a reply: a letter for each settlement, '1' settled or '0' stale. An empty text means that all are settled. */
 export function settleAnswers(row: string, count: number): SettleAnswer[] {
   return Array.from({ length: count }, (_, i) => (row === '' || row[i] === '1' ? 'settled' : 'stale'))
 }
 
-/** Run-length encodes the stamps: usually all settlements of a call come from one claim. */
+/** Run-length encodes the stamps, because usually all settlements of a call come from one claim. */
 function stampRuns(settlements: readonly Settlement[]): string[] {
   const rows: { stamp: number; count: number }[] = []
   for (const { stamp } of settlements) {
@@ -89,7 +92,7 @@ function outcomeArgs(outcome: SettleOutcome): [string, string] {
   return ['', '']
 }
 
-/** Replaces control characters: stored errors are separated by line ends, and Lua's string.format stops at a NUL. */
+/** Replaces control characters, because line ends separate stored errors and Lua's string.format stops at a NUL. */
 function oneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ')
 }

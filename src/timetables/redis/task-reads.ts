@@ -15,7 +15,7 @@ import type { RedisParts } from './parts.ts'
 import type { ScriptName } from './scripts.ts'
 import { type FoundTask, ringMsOf, viewOf } from './views.ts'
 
-/** Reads tasks and counts them: one read-only script per cell and call. */
+/** Reads tasks and counts them. A call runs one read-only script per cell. */
 export class TaskReads implements Looks {
   readonly #parts: RedisParts
 
@@ -82,7 +82,7 @@ export class TaskReads implements Looks {
     const { state, tag, prefix, dueFromMs } = query
     if (tag !== null) return this.#candidatesOf(topic, cell, { tag }, query)
     if (prefix !== null) return this.#candidatesOf(topic, cell, { prefix }, query)
-    // No task rings before it is due, so tasks that ring before `dueFromMs` can be skipped.
+    // A task never rings before it is due, so tasks that ring before `dueFromMs` can be skipped.
     const start = from ?? { ringMs: state === 'dead' ? 0 : dueFromMs, failures: 0, key: '' }
     const args = [
       state === 'pending' || state === null ? '1' : '0',
@@ -98,7 +98,7 @@ export class TaskReads implements Looks {
     return { candidates, completeTo: endScore === '' ? null : candidate(cell, endKey, endScore) }
   }
 
-  /** All tasks of a tag or prefix: no index has them in the order of a listing. */
+  /** Returns all tasks with a tag or prefix at once, because no index has them in the order of a listing. */
   async #candidatesOf(
     topic: string,
     cell: number,

@@ -29,22 +29,22 @@ import { TaskReads } from './task-reads.ts'
 import { UserWrites } from './user-writes.ts'
 import { claimedTask } from './views.ts'
 
-/** A look uses a reading of Redis's clock that is at most this old. */
+/** The maximum age of the reading of Redis's clock that a look uses. */
 const CLOCK_AGE_MAX_MS = 1_000
 
 /**
- * One timetable for many processes: every step is one script on one cell, decided by Redis's clock. This file has the
- * life of a claim; what users write is in user-writes.ts, what they read in task-reads.ts.
+ * A timetable that many processes share. Every step is one script on one cell, and Redis's clock decides its time. This
+ * file has the calls that concern claims. The writes of users are in user-writes.ts, the reads in task-reads.ts.
  */
 export class RedisTimetable implements TaskStore {
   readonly features = NO_LEDGER
   readonly lookMs: number
-  /** The board for processes that have no ledger. It is closed with this timetable. */
+  /** The board for processes that have no ledger. It uses the connections of this timetable. */
   readonly board: RedisBoard
   readonly #parts: RedisParts
   readonly #writes: UserWrites
   readonly #reads: TaskReads
-  /** The reading of Redis's clock that is under way. */
+  /** The reading of Redis's clock that is under way. Null if there is none. */
   #clockReading: Promise<void> | null = null
 
   constructor(parts: RedisParts) {
@@ -101,11 +101,15 @@ export class RedisTimetable implements TaskStore {
     }
   }
 
-  /** Reads the next ring and lease end with one plain command: thousands of idle cells are polled now and then. */
+  /**
+   * Reads the next ring and the next lease end with one plain command, because thousands of idle cells are polled
+   * regularly.
+   */
   async look({ topic, cell }: CellAddress): Promise<Look> {
     const { caller, keys, recordClock } = this.#parts
     const { meta } = keys.of(topic, cell)
-    // Redis's clock may have stepped since the last reading. One TIME serves all looks that wait for it.
+    // Read Redis's clock again if the last reading is old, because the clock may have stepped. Concurrent looks share
+    // one reading.
     if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#clockReading ??= this.#readClock()
     const [reply] = await Promise.all([
       caller.command(['HMGET', meta, 'next', 'suspect', 'lease'], 'look'),
@@ -139,8 +143,8 @@ export class RedisTimetable implements TaskStore {
         answers[piece.indexes[i] as number] = answer
       })
     }
-    // Each round waits for the one before. To send them in order is not enough: a script that Redis does not have is
-    // sent again with its source, and then runs after the ones that were sent behind it.
+    // Each round waits for the previous round. Sending the rounds in order is not enough: if Redis does not have a
+    // script, the call is sent again with the source, and then runs after calls that were sent later.
     for (const round of settleRounds(settlements)) await Promise.all(round.map(send))
     return answers
   }

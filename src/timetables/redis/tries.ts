@@ -1,4 +1,4 @@
-/** Earlier claims of a task, as lua/shared/tries.lua stores them. */
+/** The record of the earlier claims of a task, as lua/shared/tries.lua stores it. */
 export interface Tries {
   readonly dueMs: number
   readonly firstStamp: number

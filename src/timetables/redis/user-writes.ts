@@ -10,12 +10,15 @@ import { ScheduleBatch, type ScheduleReply } from './scheduling.ts'
 import type { ScriptName } from './scripts.ts'
 
 /**
- * The writes of users: schedule, cancel, reschedule, replay and purge. They are batched per cell, keep their order
- * within a cell, and with `waitReplicas` are answered after enough replicas have confirmed them.
+ * The writes of users: schedule, cancel, reschedule, replay and purge. The writes are batched per cell and keep their
+ * order within a cell. With `waitReplicas`, the caller gets the answer after enough replicas have confirmed the write.
  */
 export class UserWrites {
   readonly #parts: RedisParts
-  /** Created once per topic: single calls come by the hundred thousand. */
+  /**
+   * The kinds of batches by topic. They are created once, because a program may make hundreds of thousands of single
+   * calls.
+   */
   readonly #kindsOf = new Map<string, TopicKinds>()
 
   constructor(parts: RedisParts) {
@@ -120,7 +123,7 @@ export class UserWrites {
     })
   }
 
-  /** Scripts that take keys and answer a letter for each. */
+  /** Returns the kinds for a script that takes keys and answers a letter for each key. */
   #keyKinds<A>(
     topic: string,
     name: 'replay' | 'purge',
@@ -167,7 +170,7 @@ interface TopicKinds {
   readonly cancel: CellKinds<Place, CancelAnswer>
   readonly replay: CellKinds<Place, ReplayAnswer>
   readonly purge: CellKinds<Place, PurgeAnswer>
-  /** Of the topic's last `mergeMs`, which seldom changes. */
+  /** The kinds that depend on `mergeMs`, for the last value of `mergeMs`, which seldom changes. */
   merging: MergingKinds | null
 }
 
@@ -200,7 +203,7 @@ function rescheduleAnswer(due: number): RescheduleAnswer {
   return { outcome: 'rescheduled', dueMs: due }
 }
 
-/** The argument that `ring_at` of lua/shared/cell.lua reads. */
+/** Returns the argument that `ring_at` of lua/shared/cell.lua reads. */
 function whenArg({ kind, ms }: RingTime): string {
   return kind === 'at' ? String(ms) : kind === 'delay' ? `+${ms}` : `~${ms}`
 }

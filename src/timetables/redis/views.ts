@@ -1,4 +1,4 @@
-/** Turns the replies of scripts into the port's views of tasks. */
+/** Converts the replies of scripts to the views of tasks in the timetable interface (timetable.ts). */
 import { taskId } from '../../task.ts'
 import type { ClaimedTask, EntryView } from '../../timetable.ts'
 import type { DeadCause } from '../../task.ts'

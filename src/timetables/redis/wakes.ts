@@ -9,11 +9,11 @@ const REOPEN_MS = 1_000
 
 /**
  * Subscribes to the channels of cells and of the board. A message says that the next ring of a cell came nearer, that a
- * held task was cancelled or replaced, or that the board changed. The connection is separate from that of the calls,
- * since Redis disconnects subscribers with a large output buffer, and is opened by the first subscription.
+ * held task was cancelled or replaced, or that the board changed. The subscriptions have their own connection, because
+ * Redis disconnects subscribers with a large output buffer. The first subscription opens this connection.
  *
- * Messages are lost while the connection is down. So after every reconnect, and once when a subscription begins, every
- * cell is woken and every listener of the board is called. A regular PING detects a connection that died silently.
+ * Messages are lost while the connection is down. So every cell is woken and every listener of the board is called
+ * after every reconnect, and once when a subscription begins. A regular PING detects a connection that died silently.
  */
 export class Wakes {
   readonly #parts: Omit<ConnectionParts, 'onBack'>
@@ -44,7 +44,7 @@ export class Wakes {
     return () => this.#unwatch(topic, watcher)
   }
 
-  /** Calls `onChange` when the board changes. Returns a function that ends this. */
+  /** Calls `onChange` when the board changes. Returns a function that removes the listener. */
   listen(onChange: () => void): () => void {
     const listener = this.#boardListeners.add(onChange)
     if (this.#connection === null) void this.#open()
@@ -68,7 +68,7 @@ export class Wakes {
     const client = this.#connection?.client
     // A lost connection has no subscriptions to end.
     if (client?.isReady !== true) return
-    // With the listener: without one the client also drops a subscription that is made right after this.
+    // Pass the listener. Without it, the client would also drop a subscription that is made right after this call.
     client.sUnsubscribe(this.#channels(topic), this.#listenerOf(client, topic)).catch(noop)
   }
 
@@ -104,7 +104,7 @@ export class Wakes {
     try {
       await this.#boardListeners.subscribe(client, listeners)
     } catch (error) {
-      // The connection was lost again: the next reconnect subscribes once more.
+      // The connection was lost again. The next reconnect subscribes.
       if (!this.#isClosed) this.#parts.onError(error)
     }
   }
@@ -115,15 +115,16 @@ export class Wakes {
     try {
       await Promise.all(topics.map((topic) => this.#subscribeTopic(client, topic)))
     } catch (error) {
-      // The connection was lost again: the next reconnect subscribes once more.
+      // The connection was lost again. The next reconnect subscribes.
       if (!this.#isClosed) this.#parts.onError(error)
     }
   }
 
   async #subscribeTopic(client: Client, topic: string): Promise<void> {
-    // One function for all of a client's subscriptions of a channel: subscribing again must not double the messages.
+    // All subscriptions of a client to a channel use one function, so that subscribing again does not double the
+    // messages.
     await client.sSubscribe(this.#channels(topic), this.#listenerOf(client, topic))
-    // Messages from before the subscription were lost: wake every cell.
+    // Wake every cell, because messages sent before the subscription were missed.
     for (const watcher of this.#topics.get(topic) ?? []) {
       watcher.missed()
       for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)
@@ -147,7 +148,7 @@ export class Wakes {
     return listener
   }
 
-  /** Parses 'wake <ring> <now>', or 'fence <cause>' followed by lines: a stamp and a key for each task. */
+  /** Parses 'wake <ring> <now>', or 'fence <cause>' followed by two lines for each task: a stamp and a key. */
   #receive(topic: string, cell: number, message: string): void {
     const watchers = this.#topics.get(topic) ?? []
     if (message.startsWith('wake ')) {
@@ -166,7 +167,7 @@ export class Wakes {
     return this.#keys.ofTopic(topic).map(({ channel }) => channel)
   }
 
-  /** Sends a PING now and then: a subscriber sends nothing else, so it would never notice a dead connection. */
+  /** Sends a PING at regular intervals. A subscriber sends nothing else, so it would never notice a dead connection. */
   #checkLater(): void {
     const { clock, callTimeoutMs } = this.#parts
     this.#cancelTimer = clock.after(this.#checkEveryMs, () => {
