@@ -263,7 +263,9 @@ export class MemoryTimetable implements TaskStore, HintTable {
     this.#topics.clear()
   }
 
-  /** Runs one step per place, all at the same time. Then wakes each cell whose next ring came nearer, once. */
+  /**
+   * Runs one step per place, all with the same time. Then wakes each cell whose next ring came nearer, once per cell.
+   */
   #change<P extends Place, A>(
     topic: string,
     places: readonly P[],

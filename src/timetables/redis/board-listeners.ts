@@ -38,7 +38,7 @@ export class BoardListeners {
     this.#listeners.clear()
   }
 
-  /** Subscribes, then calls each listener once, because messages sent before the subscription were missed. */
+  /** Subscribes, then calls the given listeners once, because messages sent before the subscription were missed. */
   async subscribe(client: Client, listeners: readonly Listener[] = [...this.#listeners]): Promise<void> {
     if (listeners.length === 0) return
     await client.sSubscribe(this.#channel, this.#notify)

@@ -55,8 +55,8 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
 
 /**
  * Returns the TocsinError for a call without a reply. A call that was not sent had no effect. The outcome of a call
- * that was sent is unknown, unless the call may be repeated. The caller decides whether to repeat it: this library does
- * not.
+ * that was sent is unknown, unless the call may be repeated. The connection never repeats a call: the caller decides
+ * whether to repeat it.
  */
 export function lostCallError(
   operation: string,

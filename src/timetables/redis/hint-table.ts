@@ -61,7 +61,7 @@ export class RedisHintTable implements HintTable {
     return this.#add(places, this.#kinds(topic).has)
   }
 
-  /** Does nothing: other processes pull the other cells and need the hints of these cells. */
+  /** Does nothing, because other processes pull the other cells and need their hints. */
   keepOnly(): void {}
 
   async extent(topic: string): Promise<{ count: number; headMs: number | null }> {

@@ -10,7 +10,7 @@ import type { Wakes } from './wakes.ts'
 export interface RedisParts {
   /** Sends claims, settlements and reads. */
   readonly caller: Caller
-  /** Sends the writes of users. With `waitReplicas` it has its own connection, because WAIT blocks the connection. */
+  /** Sends the writes of users. With `waitReplicas` it has its own connection, because WAIT blocks a connection. */
   readonly writer: Caller
   readonly replicas: Replicas
   readonly batcher: Batcher

@@ -18,7 +18,7 @@ export class Replicas {
     this.#caller = caller
     this.#clock = clock
     this.#wanted = wanted
-    // WAIT must return before the deadline of its call, which would destroy the connection.
+    // WAIT must return before the deadline of its call passes, because that would destroy the connection.
     this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 

@@ -1,4 +1,7 @@
-/** Splits settlements into script calls: finish.lua for tasks that end, settle.lua for all others. */
+/**
+ * Splits settlements into script calls: finish.lua for the outcomes done and obsolete, settle.lua for all other
+ * outcomes.
+ */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { packLists } from './packing.ts'
 import type { SettleAnswer, SettleOutcome, Settlement } from '../../timetable.ts'

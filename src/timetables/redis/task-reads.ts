@@ -15,7 +15,7 @@ import type { RedisParts } from './parts.ts'
 import type { ScriptName } from './scripts.ts'
 import { type FoundTask, ringMsOf, viewOf } from './views.ts'
 
-/** Reads tasks and counts them. A call runs one read-only script per cell. */
+/** Reads and counts tasks with read-only scripts. Each script reads one cell. */
 export class TaskReads implements Looks {
   readonly #parts: RedisParts
 

@@ -3,7 +3,7 @@
 -- holders.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        random seed of the rescue's delays (a fraction of 1), MessagePack of keys
+-- ARGV        random seed of the rescue's delays (a number from 0 to 1), MessagePack of keys
 -- Reply       now, '' if all tasks were cancelled, else a letter for each key: 'c' cancelled, 'f' in flight, 'n' not
 --             found
 -- Repeatable  no: a second run would cancel a task that was scheduled under the key in between

@@ -5,7 +5,7 @@
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        req, limit, lease in ms, 'lanes' | 'suspects', '1' to keep prefixes whole, random seed of the rescue's
---             delays (a fraction of 1)
+--             delays (a number from 0 to 1)
 -- Reply       now, stamp, next ring, next suspect, ms to the first lease end (each -1 if there is none), number of
 --             rescued tasks, poisoned keys separated by line ends, keys, scores, bodies, tries (false for a task
 --             without tries; an empty list if no task has tries)
@@ -110,7 +110,7 @@ local lease_end = redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2]
 local poisoned = redis.call('HGET', CLAIMS, 'poisoned')
 if poisoned then redis.call('HDEL', CLAIMS, 'poisoned') end
 
--- Wake other consumers if the rescue put back a task that rings before the noted time.
+-- Wake other consumers if the rescue put back a task that rings before `next` or `suspect`.
 tell_rings()
 -- Store the exact next times, which pollers read. The old values are too early if a first task was taken or cancelled.
 local known, gone = {}, {}
