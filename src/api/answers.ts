@@ -1,6 +1,7 @@
 /**
- * From the answers of a store to what callers get. The functions for one task take a key, not its entry: a closure over
- * the entry would keep the payload in memory until the answer comes, and hundreds of thousands of calls may be unanswered.
+ * Converts the answers of a store into the results that callers get. The functions for one task take its key instead of
+ * its entry. A closure over the entry would keep the payload in memory until the store answers, and hundreds of
+ * thousands of calls may wait for an answer.
  */
 import type { Cancelled, Rescheduled, Scheduled } from '../task.ts'
 import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../timetable.ts'

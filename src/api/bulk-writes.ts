@@ -9,20 +9,22 @@ import { cellsOf, placesOf, selectionOf } from './places.ts'
 import type { TopicWrites, WriteParts } from './topic-writes.ts'
 import type { BulkOptions, By, Selector, Shift } from './topic.ts'
 
-/** How every write of a topic gets to the store. */
+/** The part of `TopicWrites` that passes a write to the store. */
 type WritePath = Pick<TopicWrites<unknown>, 'run' | 'queue' | 'store'>
 
 /** A write to every live task of a selection. */
 interface BulkWrite {
   /** Throws if an argument is invalid. */
   readonly check?: () => void
-  /** Writes all of them in the caller's transaction. Returns how many tasks it found. */
+  /** Writes to all selected tasks in the caller's transaction. Returns the number of tasks found. */
   readonly within: (tx: StoreTransaction, what: Selection, cells: readonly number[]) => Promise<number>
-  /** Writes one batch. */
+  /** Writes to one batch of tasks. */
   readonly step: (places: Place[]) => Promise<void>
 }
 
-/** Writes to all tasks with a tag or a prefix, and to dead tasks. Finds the tasks first, then writes batch by batch. */
+/**
+ * Writes to all tasks with a tag or a prefix, and to dead tasks. Finds the tasks first, then writes to them in batches.
+ */
 export class BulkWrites {
   readonly #name: string
   readonly #parts: WriteParts
@@ -123,7 +125,7 @@ export class BulkWrites {
     this.#parts.checkOpen()
     const ways = ['keys', 'tag', 'prefix', 'all'] as const
     checkOptions(which, ways, 'which')
-    // Two conditions at once are ambiguous, and a purge cannot be undone.
+    // Allow one condition only: two conditions are ambiguous, and a purge cannot be undone.
     if (ways.filter((way) => which[way] !== undefined).length !== 1)
       throw badOption('which', "give exactly one of 'keys', 'all', 'tag' and 'prefix'")
     if (which.keys !== undefined) {
@@ -143,7 +145,7 @@ export class BulkWrites {
   ): Promise<void> {
     const { store, clock } = this.#parts
     const { queue } = this.#writes
-    // Tasks of earlier calls must be in the store to be found.
+    // Wait for earlier writes: `findPlaces` finds only tasks that are in the store.
     await queue.settled()
     let done = 0
     for await (const places of findPlaces(store, clock, this.#name, this.#cellsOf(what), among, what)) {

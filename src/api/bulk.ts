@@ -1,16 +1,19 @@
-/** Work on any number of tasks, in batches of at most `BATCH_MAX`, that leaves time for other callers in between. */
+/** Processes any number of tasks in batches of at most `BATCH_MAX`. Other callers get time between two batches. */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
 import { BATCH_MAX } from '../lib/batch-max.ts'
 
-/** Batches sent and not yet answered, so that the store works while the next batches are prepared. */
+/**
+ * Maximum number of batches that are sent and not yet answered. The store works while the next batches are prepared.
+ */
 const UNANSWERED_MAX = 32
 
 /**
- * Sends batches in order, up to `UNANSWERED_MAX` ahead of their answers, and takes the answers in order. After a failure
- * no more batches are sent, the unanswered ones are awaited, and the answers before the first failed one are still taken.
+ * Sends batches in order, with up to `UNANSWERED_MAX` batches unanswered, and passes the answers to `take` in order.
+ * After a failure, sends no more batches, waits for the answers of all sent batches, and passes the answers before the
+ * first failed answer to `take`. Then throws the error.
  */
 export async function pipelined<B, A>(
   clock: Clock,
@@ -30,13 +33,13 @@ export async function pipelined<B, A>(
       answer.catch(ignore)
       unanswered.push({ batch, answer })
       if (unanswered.length === UNANSWERED_MAX) await takeOldest()
-      // Let timers and I/O run between batches; a call of a single batch is not delayed.
+      // Let timers and I/O run between two batches. A call with a single batch is not delayed.
       if (unanswered.length > 1) await clock.turn()
     }
     while (unanswered.length > 0) await takeOldest()
   } catch (error) {
     const answers = await Promise.allSettled(unanswered.map(({ answer }) => answer))
-    // Batches sent before the failed one count as accepted, up to the first gap.
+    // The batches before the first failed batch were accepted: take their answers.
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') break
       take(answer.value, unanswered[i]?.batch as B)
@@ -45,15 +48,15 @@ export async function pipelined<B, A>(
   }
 }
 
-/** Slices of at most `BATCH_MAX`. */
+/** Yields slices of at most `BATCH_MAX` items. */
 export function* batchesOf<T>(items: readonly T[]): Generator<readonly T[]> {
   for (let at = 0; at < items.length; at += BATCH_MAX) yield items.slice(at, at + BATCH_MAX)
 }
 
-/** Batches of at most `BATCH_MAX` from an iterable of any length. Holds one batch in memory. */
+/** Yields batches of at most `BATCH_MAX` items from an iterable of any length. Keeps one batch in memory. */
 export async function* batchesOfStream<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T[]> {
   let batch: T[] = []
-  // Two loops: `for await` over a plain iterable would await every item.
+  // There are two loops, because `for await` over a plain iterable would await every item.
   if (Symbol.iterator in items) {
     for (const item of items) {
       batch.push(item)
@@ -72,7 +75,7 @@ export async function* batchesOfStream<T>(items: Iterable<T> | AsyncIterable<T>)
   if (batch.length > 0) yield batch
 }
 
-/** Batches of the places that a selection matches, cell by cell. */
+/** Yields batches of the places of all tasks that match a selection. Each batch has tasks of one cell. */
 export async function* findPlaces(
   store: TaskStore,
   clock: Clock,
@@ -94,7 +97,7 @@ export async function* findPlaces(
   }
 }
 
-/** The same error, with the index of the item that caused it. */
+/** Adds the index of the item that caused an error to the error. Returns an error of other code unchanged. */
 export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   if (!TocsinError.is(error)) return asError(error)
   return new TocsinError(
@@ -105,7 +108,10 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   )
 }
 
-/** The error of a bulk call that failed after `accepted` tasks were written; the plain cause if none were. */
+/**
+ * Returns the error of a bulk call that failed after `accepted` tasks were written, or the cause itself if there were
+ * none.
+ */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)
   const inLast = TocsinError.is(cause) ? Number(cause.details['accepted'] ?? 0) : 0

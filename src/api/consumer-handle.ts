@@ -23,12 +23,12 @@ const CONCURRENCY = 64
 const BATCH_CONCURRENCY = 4
 const CONCURRENCY_MAX = 100_000
 
-/** What `close` must stop. */
+/** A consumer, or an HTTP pull, that `close` must stop. */
 export interface Stoppable {
   stop(options: { readonly timeout: Duration }): Promise<unknown>
 }
 
-/** What a topic's consumers need of their Tocsin. */
+/** The parts of a Tocsin that the consumers of a topic need. */
 export interface ConsumeParts {
   readonly store: TaskStore
   readonly clock: Clock
@@ -43,13 +43,13 @@ export interface ConsumeParts {
   readonly consumers: Set<Stoppable>
 }
 
-/** A handler as `consume` and `consumeBatch` take it. */
+/** The handler given to `consume` or `consumeBatch`. */
 interface ConsumeHandler<Out> {
   readonly performer: Performer<Out>
   readonly batched: boolean
 }
 
-/** A running consumer, as its user holds it: a member of the cluster that takes a share of the topic's slots. */
+/** A running consumer, as returned to the user. It joins the cluster and gets a share of the topic's slots. */
 export class ConsumerHandle<Out> implements Consumer {
   readonly #running: RunningConsumer<Out>
   readonly #participation: ReturnType<Cluster['consume']>
@@ -94,12 +94,12 @@ export class ConsumerHandle<Out> implements Consumer {
     return this.#running.staleCount
   }
 
-  /** An arrow function, so that `const { stop } = consumer` works. */
+  /** This is an arrow function, so that `const { stop } = consumer` works. */
   readonly stop = async (options: { readonly timeout?: Duration | undefined } = {}): Promise<StopReport> => {
     checkOptions(options, ['timeout'], 'stop')
     const timeoutMs = durationMs(options.timeout ?? STOP_TIMEOUT, 'timeout')
     const stopped = this.#running.stop(timeoutMs)
-    // Before the handlers have ended: other nodes pull our slots from now on.
+    // Give up the slots before the handlers have ended: other nodes pull these slots from now on.
     this.#participation.yield()
     const report = await stopped
     this.#participation.end()
@@ -136,7 +136,7 @@ function checkConsumeOptions<Out>(
   if (isTransactional) store.features.handlerTransactions()
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
-  // Each transaction takes a connection of its own.
+  // The default is lower for transactions, because each transaction needs its own connection.
   const byDefault = batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY
   const concurrency = wholeNumber(options.concurrency ?? byDefault, 1, CONCURRENCY_MAX, 'concurrency')
   return { concurrency, isTransactional, guard }

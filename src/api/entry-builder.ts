@@ -15,7 +15,7 @@ export interface EntryParts {
   readonly settings: TopicSettings
 }
 
-/** Builds the entries of new tasks by the topic's `slotBy`, and checks their payloads against its schema. */
+/** Converts new tasks into entries for the store, and checks their payloads against the schema of the topic. */
 export class EntryBuilder<In> {
   readonly #definition: () => TopicDefinition<In, unknown>
   readonly #parts: EntryParts
@@ -25,12 +25,15 @@ export class EntryBuilder<In> {
     this.#parts = parts
   }
 
-  /** Throws if the task is invalid. Its schema is yet to be asked: `check`. */
+  /** Converts one task. Throws if the task is invalid. Does not check the payload against the schema: `check` does. */
   one(task: NewTask<In>): NewEntry {
     return newEntry(task, this.#parts.settings.current.slotBy, this.#parts.random)
   }
 
-  /** Throws if a synchronous schema refuses the payload. Returns the answer of an async schema, which may be a rejection. */
+  /**
+   * Checks the payload against the schema. Throws if a synchronous schema refuses the payload. With an async schema,
+   * returns a promise that rejects if the schema refuses the payload.
+   */
   check({ body }: NewEntry): Promise<void> | undefined {
     const { schema } = this.#definition()
     if (schema === null) return undefined
@@ -38,11 +41,14 @@ export class EntryBuilder<In> {
     return check === undefined ? undefined : handled(inTime(this.#parts.clock, check))
   }
 
-  /** Returns the entries of all tasks, and the answers of an async schema. Throws at the first invalid task. */
+  /**
+   * Converts and checks all tasks. Throws at the first invalid task. `checks` has a promise per task if the schema is
+   * async, and is empty if not.
+   */
   all(tasks: readonly NewTask<In>[], firstIndex: number): { entries: NewEntry[]; checks: Promise<void>[] } {
     const checks: Promise<void>[] = []
     const entries = new Array<NewEntry>(tasks.length)
-    // Not `map`, which skips the holes of an array.
+    // A loop, because `map` would skip the holes of a sparse array.
     for (let i = 0; i < tasks.length; i++) {
       const index = firstIndex + i
       try {
@@ -58,7 +64,7 @@ export class EntryBuilder<In> {
     return { entries, checks }
   }
 
-  /** Returns the entries of the valid tasks with their indexes, and reports each invalid task. */
+  /** Returns the entries of the valid tasks with their indexes. Calls `onRefused` for each invalid task. */
   async valid(
     tasks: readonly NewTask<In>[],
     onRefused: (index: number, error: unknown) => void,
@@ -88,7 +94,7 @@ export function schemaIsAsync(): TocsinError {
   )
 }
 
-/** The same promise. It is awaited later, so until then its rejection must not count as unhandled. */
+/** Returns the same promise, whose rejection no longer counts as unhandled. The caller awaits the promise later. */
 export function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {})
   return promise

@@ -3,7 +3,7 @@ import { HttpPull } from '../pull/http-pull.ts'
 import { decodePayload } from '../values/payload.ts'
 import type { ConsumeParts, Stoppable } from './consumer-handle.ts'
 
-/** The HTTP pull of a topic, which is stopped when its Tocsin closes. */
+/** The HTTP pull of a topic. `Tocsin.close` stops it. */
 export class HttpPullHandle implements Stoppable {
   readonly httpPull: HttpPull
   readonly #unsubscribe: () => void
@@ -15,7 +15,7 @@ export class HttpPullHandle implements Stoppable {
       topic,
       settings: () => settings.current,
       paused: () => settings.paused,
-      // Any node may hand out any task, so the nodes divide the rate evenly, also if some have no clients.
+      // Any node may hand out any task. So the nodes divide the rate evenly, even if some nodes have no clients.
       rate: () => rateOfShare(settings.current.rate, { owned: [0], slots: cluster.nodeCount }),
       decode: decodePayload,
     })

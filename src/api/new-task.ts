@@ -36,7 +36,7 @@ export function ringTime(when: { delay?: unknown; at?: unknown }, where: string)
   throw badTime(where, "neither 'delay' nor 'at' is given; say when, like { delay: '30m' }")
 }
 
-/** Parses a shift relative to the current time of each task: '+10m' or '-1h'. */
+/** Parses a shift, such as '+10m' or '-1h', which is relative to the current ring time of each task. */
 export function shiftTime({ shift, delay, at }: { shift: unknown; delay?: unknown; at?: unknown }): RingTime {
   if (delay !== undefined || at !== undefined) throw badTime('when', "use one of 'shift', 'delay' and 'at'")
   if (typeof shift !== 'string' || !/^[+-]/.test(shift))

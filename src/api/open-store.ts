@@ -17,22 +17,23 @@ import type { RedisConfig, RedisOptions } from '../timetables/redis/options.ts'
 
 export interface StoreOptions {
   /**
-   * Where timers wait. 'memory:' keeps them in this process; without a ledger they are lost when it ends. 'redis://…' or
-   * 'rediss://…' shares them among processes; `redis(options)` of 'tocsin/redis' takes options that a URL cannot express.
+   * Where timers wait. 'memory:' keeps timers in this process; without a ledger, timers are lost when the process ends.
+   * 'redis://…' or 'rediss://…' shares timers among processes. `redis(options)` of 'tocsin/redis' takes options that a
+   * URL cannot express.
    */
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
-   * The database that stores tasks durably: 'sqlite:./data/tocsin.db', for one process, or
-   * 'postgres://user@host/database', for many; `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool })` of
-   * 'tocsin/postgres' take options that a URL cannot express. [url, url] shards the tasks over several PostgreSQL
-   * databases. Without a timetable the default is 'sqlite:./.tocsin/tocsin.db'.
+   * The database that stores tasks durably: 'sqlite:./data/tocsin.db' for one process, or
+   * 'postgres://user@host/database' for many processes. `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool
+   * })` of 'tocsin/postgres' take options that a URL cannot express. [url, url] shards the tasks over several
+   * PostgreSQL databases. If no timetable is given either, the default is 'sqlite:./.tocsin/tocsin.db'.
    */
   readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
   /** Prefix of all Redis keys, so that several Tocsins can share one Redis. 'toc' by default. */
   readonly prefix?: string | undefined
   /** Timeout of a call to Redis or to the ledger. 5 s by default. */
   readonly callTimeout?: Duration | undefined
-  /** How many Redis replicas must acknowledge a write before the call resolves. 0 by default. */
+  /** Number of Redis replicas that must acknowledge a write before the call resolves. 0 by default. */
   readonly waitReplicas?: number | undefined
 }
 
@@ -52,18 +53,20 @@ export const STORE_FIELDS: readonly string[] = [
   'waitReplicas',
 ]
 
-/** Most tasks per topic in a timetable that is filled by polling the ledger. */
+/** Maximum number of hints per topic in a timetable that is filled by polling the ledger. */
 const POLLED_MAX = 50_000
 
 const DEFAULT_LEDGER = './.tocsin/tocsin.db'
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
-/** An address without a scheme. */
+/** Matches an address without a scheme, such as 'localhost:6379'. */
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
-/** A store, and the board of its cluster, which is in the same database as the tasks. Without a board the process is alone. */
+/**
+ * A store, and the board of its cluster in the same database. Without a board, the process is not part of a cluster.
+ */
 export interface OpenedStore {
   readonly store: TaskStore
   readonly board?: Board
@@ -91,13 +94,13 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   if (!isDurable) return { store: table }
   const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
-  // A dynamic import: better-sqlite3 is a native module, and only needed here.
+  // Use a dynamic import: better-sqlite3 is a native module that only this kind of store needs.
   const { openSqlite } = await import('../ledgers/sqlite/open.ts')
   const ledger = openSqlite({ ...file, callTimeoutMs }, clock, logger)
   return { store: new LedgerStore({ ...surroundings, table, ledger }), board: ledger.board }
 }
 
-/** A Redis timetable with a PostgreSQL ledger: Redis rings, PostgreSQL decides. */
+/** Opens a Redis timetable with a PostgreSQL ledger: Redis knows when tasks ring, PostgreSQL decides every claim. */
 async function openCenter(
   redis: RedisOptions,
   postgres: readonly PostgresOptions[],
@@ -110,7 +113,7 @@ async function openCenter(
   const ledger = await openPostgresLedger(postgres, options, surroundings, false)
   try {
     const { openRedisHints } = await import('../timetables/redis/open.ts')
-    // A prefix per ledger: several ledgers may share one Redis, also with tasks that are in Redis alone.
+    // Each ledger has its own prefix: one Redis may serve several ledgers, and Tocsins without a ledger.
     const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
     const makeSpare = () => polledTable(ledger, surroundings)
@@ -122,7 +125,7 @@ async function openCenter(
   }
 }
 
-/** A timetable in this process that rings by the ledger's clock. */
+/** Returns a timetable in this process that uses the ledger's clock. */
 function polledTable(ledger: Ledger, { clock, random }: Surroundings): MemoryTimetable {
   return new MemoryTimetable(ledgerClock(ledger, clock), random, undefined, POLLED_MAX)
 }
@@ -131,11 +134,14 @@ async function openPostgresLedger(
   given: readonly PostgresOptions[],
   { callTimeout }: StoreOptions,
   surroundings: Surroundings,
-  /** True without a Redis timetable: then other processes poll, and are notified of tasks that ring before their next poll. */
+  /**
+   * True if there is no Redis timetable. Then every process polls the ledger, and PostgreSQL notifies the processes of
+   * tasks that ring before their next poll.
+   */
   isAlone: boolean,
 ): Promise<Ledger & { readonly id: string; readonly board: Board }> {
   const callTimeoutMs = checkCallTimeout(callTimeout)
-  // Dynamic imports: the driver need not be installed unless PostgreSQL is used.
+  // Use dynamic imports: the driver need not be installed unless PostgreSQL is used.
   const { checkPostgresOptions } = await import('../ledgers/postgres/options.ts')
   const { openPostgres } = await import('../ledgers/postgres/open.ts')
   const { NOTIFY_WITHIN_MS } = await import('../ledgers/postgres/statement-runner.ts')
@@ -172,7 +178,7 @@ async function openRedisStore(
   surroundings: Surroundings,
 ): Promise<OpenedStore> {
   const settings = redisSettings(options)
-  // A dynamic import: loading the Redis client takes a quarter of a second.
+  // Use a dynamic import: loading the Redis client takes a quarter of a second.
   const { openRedis } = await import('../timetables/redis/open.ts')
   const store = await openRedis(redis, settings, surroundings)
   return { store, board: store.board }
@@ -183,7 +189,7 @@ function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptio
   callTimeoutMs: number
   waitReplicas: number
 } {
-  // A brace would be a hash tag, which decides the node of Redis Cluster.
+  // Refuse braces: Redis Cluster would take them for a hash tag, which decides the node of a key.
   if (typeof prefix !== 'string' || !PREFIX.test(prefix))
     throw badOption(
       'prefix',
@@ -198,7 +204,7 @@ function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptio
 
 function redisOptions(timetable: unknown): RedisOptions | null {
   if (typeof timetable === 'string') return /^rediss?:/i.test(timetable) ? { url: timetable } : null
-  // Checks `kind`, not `instanceof`, which fails if a process has two copies of the package.
+  // Check `kind` instead of `instanceof`: `instanceof` fails if a process has two copies of the package.
   const config = timetable as RedisConfig | null | undefined
   return config?.kind === 'redis' ? config.options : null
 }
@@ -263,7 +269,7 @@ function notTogether(ledger: unknown): TocsinError {
   return unsupported(`a Redis timetable with ${what} as its ledger`, 'ledger')
 }
 
-/** Removes the user and password from a URL, also one of an unsupported store. */
+/** Removes the user and password from a URL. Also works for the URL of an unsupported store. */
 function withoutSecret(value: unknown): string {
   if (typeof value !== 'string') return describeValue(value)
   const shown = value.slice(value.lastIndexOf('@') + 1)

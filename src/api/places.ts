@@ -1,4 +1,4 @@
-/** From the keys, tags and prefixes that a caller gives to places, selections and cells. Rejects invalid input. */
+/** Converts the keys, tags and prefixes of a caller into places, selections and cells. Throws if they are invalid. */
 import type { Place, Selection } from '../timetable.ts'
 import { describeValue } from '../errors.ts'
 import { ALL_CELLS, cellOf, type SlotBy } from '../values/cell.ts'
@@ -30,7 +30,7 @@ export function selectionOf(by: By, where: string): Selection {
   return tag === undefined ? { prefix: checkPrefix(prefix) } : { tag: checkTag(tag) }
 }
 
-/** The cells that can hold a selected task: one if the prefix decides the cell, else all. */
+/** Returns the cells that can have selected tasks: one cell if the prefix decides the cell, else all cells. */
 export function cellsOf(what: Selection, slotBy: SlotBy): readonly number[] {
   return 'prefix' in what && slotBy === 'prefix' ? [cellOf(what.prefix, 'prefix')] : ALL_CELLS
 }

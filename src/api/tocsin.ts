@@ -25,7 +25,7 @@ import { TopicSettings } from './topic-settings.ts'
 import { VERSION } from '../values/version.ts'
 
 export interface OpenOptions extends StoreOptions {
-  /** A logger like pino; false to log nothing. By default warnings and errors go to standard error. */
+  /** A logger like pino, or false to log nothing. By default, warnings and errors are printed on standard error. */
   readonly logger?: Logger | false | undefined
   /** The name of this process in the cluster: 'host:pid' by default. */
   readonly node?: string | undefined
@@ -40,27 +40,27 @@ export interface NodeInfo {
   readonly startedAt: Date
   /** True for this process. */
   readonly isSelf: boolean
-  /** How many handler calls may run at a time, over all topics. */
+  /** Maximum number of handler calls that run at a time, over all topics. */
   readonly capacity: number
   /** The slots that the process pulls, by topic. */
   readonly slots: Readonly<Record<string, readonly number[]>>
-  /** Tasks that the process holds. */
+  /** Number of tasks that the process holds. */
   readonly inFlight: number
-  /** Tasks whose handlers ended in time, since the process started. */
+  /** Number of tasks whose handlers ended in time, since the process started. */
   readonly handled: number
-  /** How far the clock of the process is ahead of the server's; null if not measured. */
+  /** How far the clock of the process is ahead of the clock of the store's server; null if not measured. */
   readonly clockAheadMs: number | null
 }
 
-/** Metrics: counts tasks, and measures the calls to the store. */
+/** The metrics of a server: counts tasks, and measures the calls to the store. */
 export interface Instruments extends Meter {
   timed(store: TaskStore): TaskStore
 }
 
-/** The parts of a Tocsin. Tests have their own clock. */
+/** The parts of a Tocsin. Tests pass a clock of their own. */
 export interface TocsinParts {
   readonly store: TaskStore
-  /** Shared by the nodes of the cluster. By default a board in memory, for this process alone. */
+  /** The board that the nodes of the cluster share. By default a board in memory, for this process only. */
   readonly board?: Board | undefined
   /** The name of this process. */
   readonly node?: string | undefined
@@ -73,7 +73,7 @@ export interface TocsinParts {
 interface KnownTopic {
   readonly handle: TopicHandle<unknown, unknown>
   readonly settings: TopicSettings
-  /** True if the topic was used by its name alone so far. */
+  /** True if the topic was used only by its name so far, without a definition or settings. */
   isBare: boolean
 }
 
@@ -86,7 +86,7 @@ export class Tocsin implements AsyncDisposable {
   readonly #consumers = new Set<Stoppable>()
   #closing: Promise<void> | null = null
 
-  /** `instruments` collect the metrics of a server. */
+  /** Opens the store and joins the cluster. `instruments` collect the metrics of a server. */
   static async open(options: OpenOptions = {}, instruments?: Instruments): Promise<Tocsin> {
     if (typeof options === 'string') throw addressAlone(options)
     checkOptions(options, OPEN_FIELDS, 'open')
@@ -105,7 +105,7 @@ export class Tocsin implements AsyncDisposable {
     return toc
   }
 
-  /** Use `Tocsin.open`. */
+  /** Not for users: they call `Tocsin.open`. */
   protected constructor(parts: TocsinParts) {
     if (parts === undefined)
       throw new TocsinError('bad-option', 'use await Tocsin.open() instead of new Tocsin()')
@@ -135,7 +135,7 @@ export class Tocsin implements AsyncDisposable {
     await this.#cluster.open()
   }
 
-  /** Returns a topic by its definition, which producers and workers share; or by its name, with settings or without. */
+  /** Returns a topic by its definition, which producers and workers share, or by its name, with or without settings. */
   topic<In, Out>(definition: TopicDefinition<In, Out>): Topic<In, Out>
   topic<S extends StandardSchemaV1>(
     name: string,
@@ -149,30 +149,34 @@ export class Tocsin implements AsyncDisposable {
     const known = this.#topics.get(definition.name)
     if (known === undefined) return this.#declare(definition, byName && config === undefined)
     if (byName && config === undefined) return known.handle
-    // Used by its name alone until now, perhaps by a producer.
+    // Until now this process, for example a producer, used only the name of the topic.
     if (known.isBare) known.handle.declare(definition)
     else checkSameDefinition(known.handle.definition, definition)
     known.isBare = false
     return known.handle
   }
 
-  /** @internal Asks the store for its time. */
+  /** @internal Returns the time of the store's clock. */
   recordMs(): Promise<number> {
     return this.#parts.store.nowMs()
   }
 
-  /** @internal How far the loading of hints is behind the clock; null if there is no ledger, or no consumer in this process. */
+  /**
+   * Returns how far the loading of hints is behind the clock; null if there is no ledger, or no consumer in this
+   * process.
+   * @internal
+   */
   loaderLagMs(topic: string): number | null {
     return this.#parts.store.features.loaderLagMs(topic)
   }
 
-  /** @internal A topic by its name, with the methods that only a server uses. */
+  /** @internal Returns a topic by its name, with the methods that only a server uses. */
   handle(name: string): TopicHandle<unknown, unknown> {
     this.topic(name)
     return (this.#topics.get(name) as KnownTopic).handle
   }
 
-  /** Returns a function that removes the listener. */
+  /** Adds a listener of an event. Returns a function that removes the listener. */
   on<N extends EventName>(event: N, listener: (event: TocsinEvents[N]) => unknown): () => void {
     if (!EVENT_NAMES.includes(event)) {
       const near = nearest(String(event), EVENT_NAMES)
@@ -188,15 +192,15 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Checks that the books of each topic balance, and that the ledger and the timetable have the same tasks. Repairs and
-   * counts the differences. Needs a ledger.
+   * Checks that the books of each topic balance, and that the ledger and the timetable have the same tasks. Repairs the
+   * differences and returns their number. Needs a ledger.
    */
   async audit(): Promise<TopicAudit[]> {
     this.#checkOpen()
     return this.#parts.store.features.audit()
   }
 
-  /** Returns the live processes of the cluster, this one first. */
+  /** Returns the live processes of the cluster, this process first. */
   async nodes(): Promise<NodeInfo[]> {
     this.#checkOpen()
     return (await this.#cluster.cards()).map(({ card, isSelf }) => ({
@@ -213,7 +217,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * The access tokens, shared by all servers of the cluster.
+   * The board methods for access tokens, which all servers of the cluster share.
    * @internal
    */
   get accessTokenBoard(): Pick<Board, 'tokens' | 'putToken' | 'dropToken'> {
@@ -222,7 +226,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * True if the topic exists, as of the last beat.
+   * Returns true if the topic existed at the last beat.
    * @internal
    */
   knows(topic: string): boolean {
@@ -230,7 +234,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * The names of all topics, as of the last beat, sorted.
+   * Returns the sorted names of all topics that existed at the last beat.
    * @internal
    */
   topicNames(): string[] {
@@ -238,7 +242,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Reads the topics from the board now, instead of with the next beat.
+   * Reads the topics from the board now, without waiting for the next beat.
    * @internal
    */
   async refreshTopics(): Promise<void> {
@@ -247,8 +251,8 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Stops every consumer as `consumer.stop` does, then closes all connections. Idempotent. A handler must not await it: it
-   * would wait for itself.
+   * Stops every consumer as `consumer.stop` does, then closes all connections. Idempotent. A handler must not await
+   * `close`, because `close` waits for the handler.
    */
   async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkOptions(options, ['timeout'], 'close')
@@ -262,7 +266,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   async #close(timeout: number): Promise<void> {
-    // Earlier calls are completed; later calls are refused.
+    // Wait for the writes called so far. Later calls are refused.
     const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
     const { clock } = this.#parts
     const endMs = clock.monotonicNow() + timeout
@@ -310,7 +314,7 @@ export class Tocsin implements AsyncDisposable {
     return handle
   }
 
-  /** Also of a topic that this process does not use: by its record. */
+  /** Returns the number of slots of a topic. Reads the topic's record if this process does not use the topic. */
   #slotsOf(topic: string): number {
     const known = this.#topics.get(topic)?.settings.current.slots
     if (known !== undefined) return known
@@ -325,10 +329,10 @@ export class Tocsin implements AsyncDisposable {
 
 const OPEN_FIELDS = [...STORE_FIELDS, 'node', 'logger']
 
-/** An address alone does not say whether it is a ledger or a timetable. */
+/** Returns the error for `open(address)`: an address alone does not say whether it is a ledger or a timetable. */
 function addressAlone(address: string): TocsinError {
   const name = /^(sqlite|postgres(ql)?):/i.test(address) ? 'ledger' : 'timetable'
-  // Without the address: it may contain a password.
+  // Leave the address out of the message: it may contain a password.
   return badOption('open', `expected an object, got text; write Tocsin.open({ ${name}: '…' })`)
 }
 
@@ -342,7 +346,7 @@ function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   )
 }
 
-/** Two declarations of one topic that differ would override each other in the order of the calls. */
+/** Throws if two declarations of one topic differ. Otherwise, the last call would decide which one is in force. */
 function checkSameDefinition(
   known: TopicDefinition<unknown, unknown>,
   given: TopicDefinition<unknown, unknown>,
@@ -364,13 +368,13 @@ function checkSameDefinition(
   )
 }
 
-/** The name is printed in logs and stored with configuration changes. */
+/** Limits the name of the node, because it is printed in logs and stored with configuration changes. */
 function checkNode(node: unknown): string | undefined {
   if (node === undefined || (typeof node === 'string' && /^[\x21-\x7e]{1,128}$/.test(node))) return node
   throw badOption('node', `expected 1 to 128 printable characters without spaces, got ${describeValue(node)}`)
 }
 
-/** A logger that throws must not stop timers. */
+/** Returns a logger that never throws: a failing logger must not stop timers. */
 function safeLogger(logger: Logger): Logger {
   const safely = (level: keyof Logger) => (fields: object, message: string) => {
     try {
