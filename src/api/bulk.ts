@@ -97,7 +97,7 @@ export async function* findPlaces(
   }
 }
 
-/** Adds the index of the item that caused an error to the error. Returns an error of other code unchanged. */
+/** Returns a copy of a `TocsinError` with the index of the item that caused it. Returns any other error unchanged. */
 export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
   if (!TocsinError.is(error)) return asError(error)
   return new TocsinError(
@@ -109,8 +109,8 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
 }
 
 /**
- * Returns the error of a bulk call that failed after `accepted` tasks were written, or the cause itself if there were
- * none.
+ * Returns the error of a bulk call that failed after `accepted` tasks were written. Returns the cause itself if no task
+ * was written.
  */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)

@@ -24,9 +24,9 @@ export interface StoreOptions {
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
    * The database that stores tasks durably: 'sqlite:./data/tocsin.db' for one process, or
-   * 'postgres://user@host/database' for many processes. `sqlite({ database })` of 'tocsin/sqlite' and `postgres({ pool
-   * })` of 'tocsin/postgres' take options that a URL cannot express. [url, url] shards the tasks over several
-   * PostgreSQL databases. If no timetable is given either, the default is 'sqlite:./.tocsin/tocsin.db'.
+   * 'postgres://user@host/database' for many processes. `sqlite({ database })` of 'tocsin/sqlite' and
+   * `postgres({ pool })` of 'tocsin/postgres' take options that a URL cannot express. [url, url] shards the tasks over
+   * several PostgreSQL databases. If no timetable is given either, the default is 'sqlite:./.tocsin/tocsin.db'.
    */
   readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
   /** Prefix of all Redis keys, so that several Tocsins can share one Redis. 'toc' by default. */

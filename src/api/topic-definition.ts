@@ -6,8 +6,8 @@ import type { Jsonified } from '../values/json.ts'
 import { checkTopicName } from '../values/key.ts'
 
 /**
- * The definition of a topic, shared by producers and workers: its name, its settings in the code, and its schema if it has
- * one. Plain data: `defineTopic` does no I/O.
+ * The definition of a topic, which producers and workers share: its name, its settings in the code, and its schema or
+ * null. A definition is plain data: `defineTopic` does no I/O.
  */
 export interface TopicDefinition<In, Out> {
   readonly name: string
@@ -18,12 +18,12 @@ export interface TopicDefinition<In, Out> {
 export type WithSchema<S extends StandardSchemaV1> = TopicConfig & { readonly schema: S }
 export type WithoutSchema = TopicConfig & { readonly schema?: undefined }
 
-/** With a schema: `schedule` takes its input type, handlers get its output type. */
+/** Defines a topic with a schema: `schedule` takes the input type of the schema, handlers get its output type. */
 export function defineTopic<S extends StandardSchemaV1>(
   name: string,
   config: WithSchema<S>,
 ): TopicDefinition<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>
-/** Without a schema: `schedule` takes `T`, handlers get `T` after JSON. */
+/** Defines a topic without a schema: `schedule` takes `T`, handlers get `T` as converted by JSON. */
 export function defineTopic<T = unknown>(
   name: string,
   config?: WithoutSchema,
@@ -37,7 +37,7 @@ export function defineTopic(
   checkOptions(config, ['schema', ...CONFIG_FIELDS], where, 'bad-config', '')
   const { schema, ...settings } = config
   const checked = checkConfig(settings, where)
-  // Also checks the rules across fields, such as retry.min ≤ retry.max.
+  // Called for its checks across fields, such as retry.min ≤ retry.max.
   settingsOf(checked, where)
   return Object.freeze({
     name,

@@ -33,11 +33,11 @@ import type {
   WriteOptions,
 } from './topic.ts'
 
-/** What a topic needs of its Tocsin, and its own settings. */
+/** The parts of a Tocsin that a topic needs, and the settings of the topic. */
 export type TopicParts = WriteParts & ConsumeParts
 
 /**
- * What `toc.topic(…)` returns. Writes are in topic-writes.ts and bulk-writes.ts, reads in topic-reads.ts, the
+ * The topic that `toc.topic(…)` returns. Writes are in topic-writes.ts and bulk-writes.ts, reads in topic-reads.ts, the
  * configuration in topic-settings.ts, consumers in consumer-handle.ts.
  */
 export class TopicHandle<In, Out> implements Topic<In, Out> {
@@ -62,13 +62,13 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#definition
   }
 
-  /** Gives a topic that was used by its name alone its schema and settings. */
+  /** Sets the schema and the settings of a topic that was used only by its name until now. */
   declare(definition: TopicDefinition<In, Out>): void {
     this.#parts.settings.declare(definition.config)
     this.#definition = definition
   }
 
-  /** For servers, whose clients have no code in this process: see `TopicSettings.declareForAll`. */
+  /** Declares the topic for a client of a server: see `TopicSettings.declareForAll`. */
   async declareForAll(config: unknown): Promise<ConfigView> {
     this.#parts.checkOpen()
     return this.#parts.settings.declareForAll(config)
@@ -189,22 +189,22 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
-  /** @internal For servers: see `TopicWrites.scheduleValid`. */
+  /** @internal Used by servers: see `TopicWrites.scheduleValid`. */
   scheduleValid(...given: Parameters<TopicWrites<In>['scheduleValid']>): Promise<void> {
     return this.#writes.scheduleValid(...given)
   }
 
-  /** @internal How long the oldest due task has been due, in ms. */
+  /** @internal Returns for how long the oldest due task has been due, in ms; 0 if no task is due. */
   overdueMs(): Promise<number> {
     return this.#reads.overdueMs()
   }
 
-  /** @internal Pull requests that wait for a task. */
+  /** @internal The number of pull requests that wait for a task. */
   get waitingClaims(): number {
     return this.#httpPull?.httpPull.waitingCount ?? 0
   }
 
-  /** @internal Hands out tasks to clients of a server. */
+  /** @internal The HTTP pull, which hands out tasks to the clients of a server. */
   get httpPull(): HttpPull {
     this.#parts.checkOpen()
     this.#httpPull ??= new HttpPullHandle(this.name, this.#parts)

@@ -82,7 +82,7 @@ export class TopicReads<Out> {
     return steps.map((due, i) => ({ at: new Date(fromMs + i * stepMs), due }))
   }
 
-  /** How long the oldest due task has been due, in ms; 0 if none is due. */
+  /** Returns for how long the oldest due task has been due, in ms; 0 if no task is due. */
   async overdueMs(): Promise<number> {
     const { store } = this.#parts
     const query = {
@@ -101,7 +101,7 @@ export class TopicReads<Out> {
 
   async #info(view: EntryView): Promise<TaskInfo<Out>> {
     const answer = decodeBody(this.#definition().schema, view.body)
-    // Only an async schema needs a deadline: with a synchronous one, a page of 1,000 tasks sets no timers.
+    // Only an async schema needs a deadline. With a synchronous schema, a page of 1,000 tasks sets no timers.
     const decoded =
       answer instanceof Promise
         ? await inTime(this.#parts.clock, answer).catch(() => ({ problem: 'no answer' }))
@@ -110,10 +110,10 @@ export class TopicReads<Out> {
       id: view.id,
       topic: this.#name,
       key: view.key,
-      // A payload that the schema refuses is shown as stored: reading must not fail.
+      // Return a payload that the schema refuses as it is stored: a read must not fail because of it.
       payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
       dueAt: new Date(view.dueMs),
-      // Of a task whose attempts are used up: the last attempt.
+      // If the attempts of a task are used up, this is its last attempt, which `failures` already counts.
       attempt: view.failures + (view.deadCause === 'attempts' ? 0 : 1),
       deliveries: view.deliveries,
       tags: view.tags,

@@ -18,13 +18,14 @@ import { WriteQueue } from '../lib/write-queue.ts'
 import type { Logger } from '../telemetry/logger.ts'
 
 /**
- * The settings of a topic that are in force, per field: the live configuration of the cluster, over the code of this
- * process, over the default. If the code does not declare the topic, the configuration that a server stored on the board
- * (`declareForAll`) takes the place of the code. Listeners are called after every change.
+ * The settings of a topic that are in force. For each field, the live configuration of the cluster overrides the code
+ * of this process, and the code overrides the default. If the code does not declare the topic, the configuration that a
+ * server stored on the board (`declareForAll`) takes the place of the code. Listeners are called after every change.
  *
- * The board has one record per topic. The node that creates it fixes `slotBy`, which decides the cell of every key:
+ * The board has one record per topic. The node that creates the record fixes `slotBy`, which decides the cell of every
+ * key:
  *
- *                 create()                        record arrives, ours or another node's
+ *                 create()                        record arrives, created by any node
  *   UNKNOWN ────────────────────▶ CREATING ──────────────────────────────────▶ CREATED
  *   no record                     writes wait                                  writes go on
  *      ▲                           │       ▲                                    │   │   ▲
@@ -34,8 +35,9 @@ import type { Logger } from '../telemetry/logger.ts'
  *      │                                                                        │  all calls throw #conflict
  *      └───────────────────────── the record is gone from the board ────────────┘
  *
- * The constructor and `declare` call create() if the code declares the topic; the first schedule() does if only its name is
- * used. On a board of this process alone no other node can choose another `slotBy`, so writes do not wait there.
+ * If the code declares the topic, the constructor and `declare` call create(). If only the name of the topic is used,
+ * the first schedule() calls create(). On a board that is not shared, no other node can choose another `slotBy`, so
+ * writes do not wait.
  */
 export class TopicSettings {
   readonly #topic: string
@@ -47,16 +49,19 @@ export class TopicSettings {
   #record: TopicRecord | null
   #settings: Settings
   #drift = ''
-  /** True if the code of this process declares the topic, false if only its name is used. */
+  /** True if the code of this process declares the topic; false if the code uses only its name. */
   #isDeclared: boolean
   #creating: Promise<void> | null = null
-  /** Why the last attempt to create the topic failed; null if none has. */
+  /** The error of the last attempt to create the topic; null if the attempt did not fail. */
   #createError: Error | null = null
-  /** Set while the code and the record differ in `slotBy`. A write would put its task into the wrong cell. */
+  /** Not null while the code and the record differ in `slotBy`: a write would put its task into the wrong cell. */
   #conflict: TocsinError | null = null
-  /** Runs `declareForAll` calls one by one: two of them must not create the topic at the same time. */
+  /** Runs `declareForAll` calls one by one, because two calls must not create the topic at the same time. */
   readonly #declarations = new WriteQueue()
-  /** What `declareForAll` is about to store. In force until the topic is created, so that it is created with this `slotBy`. */
+  /**
+   * The configuration that `declareForAll` is about to store; null if there is none. It is in force while
+   * `declareForAll` creates the topic, so that the topic gets its `slotBy`.
+   */
   #pendingDeclaration: TopicConfig | null = null
 
   constructor(
@@ -89,17 +94,20 @@ export class TopicSettings {
     return this.#record?.isPaused ?? false
   }
 
-  /** True if this process has seen no record of the topic. */
+  /** True if this process knows no record of the topic. */
   get isUnknown(): boolean {
     return this.#record === null
   }
 
-  /** Resolves when the attempt to create the topic has ended; null if there is none to wait for. Never rejects. */
+  /** Resolves when the attempt to create the topic has ended; null if writes need not wait for it. Never rejects. */
   get creating(): Promise<void> | null {
     return this.#configs.isShared ? this.#creating : null
   }
 
-  /** Throws if the code's `slotBy` conflicts with the record, or if it is unknown because the topic could not be created. */
+  /**
+   * Throws if the code's `slotBy` conflicts with the record, or if the topic could not be created: then its `slotBy` is
+   * unknown.
+   */
   checkCreated(): void {
     this.check()
     if (this.#record === null && this.#createError !== null && this.#configs.isShared) throw this.#createError
@@ -112,11 +120,11 @@ export class TopicSettings {
 
   view(): ConfigView {
     const layers = { effective: this.#effective(), live: this.#record?.live ?? {}, code: this.#layer }
-    // A copy: callers must not be able to change the settings through it.
+    // Return a copy, so that callers cannot change the settings.
     return { version: this.#record?.version ?? 0, ...structuredClone(layers), paused: this.paused }
   }
 
-  /** Declares a topic that was used by its name alone until now. */
+  /** Declares a topic that was used only by its name until now. */
   declare(code: TopicConfig): void {
     const checked = checkConfig(code, `topic '${this.#topic}'`)
     this.#checkSlotBy(checked.slotBy)
@@ -136,8 +144,9 @@ export class TopicSettings {
   }
 
   /**
-   * Declares the topic for all processes, on behalf of a client that has no code in any of them. Stored on the board, and in
-   * force wherever only the topic's name is used. Replaces the earlier declaration: omitted fields have their defaults.
+   * Declares the topic for all processes, on behalf of a client whose code runs in none of these processes. The
+   * declaration is stored on the board. It is in force in every process whose code uses only the topic's name. It
+   * replaces the earlier declaration as a whole: omitted fields get their defaults.
    */
   async declareForAll(config: unknown): Promise<ConfigView> {
     const declared = checkConfig(config, `topic '${this.#topic}'`)
@@ -146,7 +155,7 @@ export class TopicSettings {
   }
 
   async #declareForAll(declared: TopicConfig): Promise<ConfigView> {
-    // A write by the topic's name may be creating it with the default slotBy.
+    // Wait: a write that uses only the topic's name may be creating the topic with the default slotBy.
     await this.#creating
     this.#checkSlotBy(declared.slotBy)
     try {
@@ -155,7 +164,7 @@ export class TopicSettings {
     } finally {
       this.#setPendingDeclaration(null)
     }
-    // Again: another node, or the code of this process, may have created the topic meanwhile.
+    // Check again: another node, or the code of this process, may have created the topic in the meantime.
     this.#checkSlotBy(declared.slotBy)
     const wanted = JSON.stringify(declared)
     await this.#configs.change(
@@ -192,13 +201,13 @@ export class TopicSettings {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** The code layer: what the code declares, else what was declared for all processes. */
+  /** The code layer: the configuration that the code declares, else the configuration declared for all processes. */
   get #layer(): TopicConfig {
     return this.#isDeclared ? this.#code : (this.#record?.declared ?? this.#pendingDeclaration ?? {})
   }
 
   #effective(code = this.#layer, live = this.#record?.live ?? {}): TopicConfig {
-    // These two fields of the code count only when the topic is created.
+    // The code's `slots` and `slotBy` count only when the topic is created. After that, the record's values count.
     const asCreated = this.#record === null ? {} : { slots: this.#record.slots, slotBy: this.#record.slotBy }
     return effectiveConfig({ ...code, ...asCreated }, live)
   }
@@ -212,7 +221,7 @@ export class TopicSettings {
     return settingsOf(this.#effective(), `topic '${this.#topic}'`, this.#record !== null)
   }
 
-  /** The record was created, changed or removed, by any node. */
+  /** Called after any node created, changed or removed the record. */
   #onRecordChange(): void {
     const before = this.#record
     this.#record = this.#configs.get(this.#topic)
@@ -227,7 +236,9 @@ export class TopicSettings {
     if (this.#record === null && this.#isDeclared) this.create()
   }
 
-  /** Starts to create the topic, unless it exists or is being created. The first node to create it fixes `slotBy`. */
+  /**
+   * Starts to create the topic, unless it exists or is being created. The node that creates the topic fixes `slotBy`.
+   */
   create(): void {
     if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings
@@ -241,7 +252,8 @@ export class TopicSettings {
       },
     )
     this.#creating = creating
-    // One turn later: writes that waited must reach the store before writes that are called from now on.
+    // Clear #creating one turn later: writes that waited must reach the store before writes that are called from now
+    // on.
     void creating
       .then(() => this.#configs.turn())
       .then(() => {
@@ -249,7 +261,7 @@ export class TopicSettings {
       })
   }
 
-  /** Creates the topic if necessary: live settings are stored in its record. */
+  /** Creates the topic if it does not exist, because live settings are stored in its record. */
   async #ensureCreated(): Promise<void> {
     await this.#creating
     this.check()
@@ -259,10 +271,10 @@ export class TopicSettings {
     this.check()
   }
 
-  /** Creates the topic if necessary, and reads its record from the board. */
+  /** Creates the topic if it does not exist, and reads its record from the board. */
   async #ensureCurrent(): Promise<void> {
     await this.#ensureCreated()
-    // Another node may have just changed the record: a stale copy could say that there is nothing to change.
+    // Another node may have just changed the record. By an old copy, there could seem to be nothing to change.
     await this.#configs.refresh()
   }
 
@@ -291,7 +303,7 @@ export class TopicSettings {
     )
   }
 
-  /** Reports code values that are not in force, as a log line and a 'drift' event. Once, until the values change. */
+  /** Logs and emits a 'drift' event for each code value that is not in force. Does so once until the values change. */
   #announceDrift(): void {
     const rows = driftOf(this.#layer, this.view().effective)
     const drift = JSON.stringify(rows)

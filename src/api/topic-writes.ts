@@ -22,29 +22,33 @@ import type { BulkScheduled, WriteOptions } from './topic.ts'
 
 export interface WriteParts extends EntryParts {
   readonly store: TaskStore
-  /** Throws 'closed' after the Tocsin was closed, and 'bad-topic' if the code and the cluster disagree about `slotBy`. */
+  /**
+   * Throws 'closed' after the Tocsin was closed, and 'bad-topic' if the code and the cluster disagree about `slotBy`.
+   */
   readonly checkOpen: () => void
 }
 
 /** The two ways to carry out a write. */
 interface Write<T> {
-  /** In the caller's transaction. Must start the write before it returns: the transaction may end right after. */
+  /**
+   * Writes in the caller's transaction. Must start the write before it returns: the transaction may end right after.
+   */
   readonly within: (tx: StoreTransaction) => Promise<T>
-  /** In a transaction of the store's own. */
+  /** Writes without a transaction of the caller. */
   readonly alone: () => Promise<T>
-  /** Creates the topic if it does not exist. */
+  /** True if the write creates the topic if it does not exist. */
   readonly isCreating?: boolean
-  /** The names of the write's options. */
+  /** The names of the options that the write takes. */
   readonly optionNames?: readonly string[]
 }
 
 /**
- * The writes of a topic: new tasks, cancel and reschedule. bulk-writes.ts has those that first look for their tasks.
- * Each write
+ * The writes of a topic: schedule, cancel and reschedule. The writes that must first find their tasks are in
+ * bulk-writes.ts. Each write first checks that the Tocsin is open.
  *
- *   checks that the Tocsin is open,
- *   waits while the topic is being created: another node may create it with another `slotBy`, which decides the cells,
- *   goes into the caller's transaction if there is one, else to the store in call order (`queue`).
+ *   With a transaction of the caller, it writes in that transaction at once.
+ *   Without one, it waits while the topic is being created, because another node may choose another `slotBy`, and
+ *   `slotBy` decides the cells. Then it calls the store. Writes reach the store in call order (`queue`).
  */
 export class TopicWrites<In> {
   readonly queue = new WriteQueue()
@@ -58,7 +62,10 @@ export class TopicWrites<In> {
     this.#builder = new EntryBuilder(definition, parts)
   }
 
-  /** Not `async`, as `cancel` is not: that saves a promise and a microtask in each of some 100,000 calls a second. */
+  /**
+   * `schedule` and `cancel` are not `async`: with some 100,000 calls per second, this saves a promise and a microtask
+   * each.
+   */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
     if (options === undefined) return this.#alone(() => this.#scheduleOne(task), true)
     return this.run(options, {
@@ -90,7 +97,7 @@ export class TopicWrites<In> {
     })
   }
 
-  /** Schedules the valid tasks of one batch. Calls `onRefused` for each invalid task, before anything is written. */
+  /** Schedules the valid tasks of one batch. Calls `onRefused` for each invalid task before it writes any task. */
   scheduleValid(
     tasks: readonly NewTask<In>[],
     onRefused: (index: number, error: unknown) => void,
@@ -153,8 +160,8 @@ export class TopicWrites<In> {
   }
 
   /**
-   * Runs a write with its options. With a SQLite transaction a failure is thrown, not rejected: nothing in such a
-   * transaction is awaited, and only a throw rolls it back. Any other failure is a rejection.
+   * Runs a write with its options. A failure rejects the returned promise, except in a SQLite transaction. A SQLite
+   * transaction is synchronous: it awaits no promise and is rolled back only by a throw. So there `run` throws.
    */
   run<T>(options: WriteOptions | undefined, write: Write<T>): Promise<T> {
     let tx: StoreTransaction | null = null
@@ -169,13 +176,13 @@ export class TopicWrites<In> {
     }
   }
 
-  /** The store. Throws if it turned out, while a write waited, that the topic has another `slotBy`. */
+  /** The store. Throws if another node created the topic with another `slotBy` while the write waited. */
   get store(): TaskStore {
     this.#parts.settings.check()
     return this.#parts.store
   }
 
-  /** The same as `run` without options. The hot path: it makes no object. */
+  /** Does the same as `run` without options. It creates no `Write` object, because it is the hot path. */
   #alone<T>(write: () => Promise<T>, isCreating = false): Promise<T> {
     try {
       this.#parts.checkOpen()
@@ -197,7 +204,7 @@ export class TopicWrites<In> {
     return this.#parts.store.features.within(options.tx)
   }
 
-  /** Scheduling creates a topic that is used by its name alone. */
+  /** Starts to create the topic if it does not exist. A topic that is used only by its name is created in this way. */
   #createTopic(): void {
     const { settings } = this.#parts
     if (settings.isUnknown && settings.creating === null) settings.create()
@@ -209,8 +216,9 @@ export class TopicWrites<In> {
   }
 
   /**
-   * A write in the caller's transaction does not wait for the topic's creation: the transaction may be over by then. Its
-   * answer waits, and is an error if the cells turn out to be wrong.
+   * Returns the answer of a write in the caller's transaction after the topic was created. The write itself does not
+   * wait for the creation, because the transaction may have ended by then. Rejects if the topic was created with
+   * another `slotBy`: then the write used the wrong cells.
    */
   #checkedOnceCreated<T>(written: Promise<T>): Promise<T> {
     const { settings } = this.#parts
@@ -236,7 +244,7 @@ export class TopicWrites<In> {
     return tx.schedule(this.#name, entries, this.#mergeMs).then((answers) => scheduledAll(entries, answers))
   }
 
-  /** Checks every task before it writes the first one. */
+  /** Checks every task before it writes the first task. */
   async #scheduleArray(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
     const { entries, checks } = this.#builder.all(tasks, 0)
     const write = async () => {
@@ -256,12 +264,12 @@ export class TopicWrites<In> {
     return this.queue.run(write, checks.length > 0 || entries.length > BATCH_MAX)
   }
 
-  /** Checks and writes batch by batch. Does not block the queue: a stream may take hours. */
+  /** Checks and writes batch by batch. Other writes of the topic do not wait for the stream, which may take hours. */
   async #scheduleStream(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled> {
     const tally = { created: 0, replaced: 0, kept: 0 }
     let prepared = 0
     let accepted = 0
-    // Keeps the batches in order if an async schema takes longer over the first than over the second.
+    // Keeps the batches in order even if an async schema takes longer for the first batch than for the second.
     let sent: Promise<unknown> = Promise.resolve()
     const put = async (batch: readonly NewTask<In>[]) => {
       this.#parts.checkOpen()
@@ -302,7 +310,7 @@ export class TopicWrites<In> {
   }
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
-    // Here, not before: the write may have waited for the topic to be created.
+    // Check as late as here: the write may have waited while the topic was being created.
     this.#parts.settings.checkCreated()
     return this.#parts.store.schedule(this.#name, entries, this.#mergeMs)
   }

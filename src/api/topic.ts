@@ -1,4 +1,4 @@
-/** The public face of a topic. Every optional input also takes undefined. */
+/** The public interface of a topic. Every optional input also accepts undefined. */
 import type { ConfigView, LiveConfig } from '../values/config.ts'
 import type { Duration } from '../values/duration.ts'
 import type { Json } from '../errors.ts'
@@ -15,7 +15,7 @@ import type {
 import type { Tx } from '../values/tx.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, State, Task, TaskInfo, When } from '../task.ts'
 
-/** All live tasks with a tag, or whose key has a prefix (the part before its first ':'). */
+/** Selects tasks by a tag, or by the prefix of their keys (the part of a key before its first ':'). */
 export type By =
   | { readonly tag: string; readonly prefix?: undefined }
   | { readonly prefix: string; readonly tag?: undefined }
@@ -31,13 +31,14 @@ export type Selector =
     }
   | { readonly all: true; readonly tag?: undefined; readonly prefix?: undefined; readonly keys?: undefined }
 
-/** Moves each task relative to its current time. */
+/** Moves each task relative to its current ring time: '+10m' or '-1h'. */
 export type Shift = { readonly shift: string; readonly delay?: undefined; readonly at?: undefined }
 
 export interface WriteOptions {
   /**
-   * The caller's transaction, in the database of the ledger: a client of pg, an ORM's transaction through `fromDrizzle` and
-   * the like, or the better-sqlite3 database that shares the ledger's file.
+   * The caller's transaction in the database of the ledger. One of: a client of pg; the transaction of an ORM,
+   * converted by `fromDrizzle`, `fromKnex`, `fromKysely` or `fromPrisma`; the better-sqlite3 database that was passed
+   * as the ledger.
    */
   readonly tx?: Tx | SqliteDatabase | undefined
 }
@@ -52,7 +53,7 @@ export interface ListOptions {
   readonly prefix?: string | undefined
   readonly dueFrom?: Instant | undefined
   readonly dueTo?: Instant | undefined
-  /** 1–1,000; 100 by default. */
+  /** The maximum number of tasks in a page: 1–1,000; 100 by default. */
   readonly limit?: number | undefined
   readonly cursor?: string | null | undefined
 }
@@ -64,26 +65,29 @@ export interface ForecastOptions {
 }
 
 export interface ConsumeOptions<Out> {
-  /** Handler calls at a time in this process: 64 by default, 4 for batches and transactions. */
+  /** Maximum number of handler calls at a time in this process: 64 by default, 4 for batches and transactions. */
   readonly concurrency?: number | undefined
-  /** The handler's writes through `context.tx` and the outcome of its task commit in one transaction. */
+  /** If true, the handler's writes through `context.tx` and the outcome of its task commit in one transaction. */
   readonly transaction?: boolean | undefined
-  /** Called for many tasks before their handlers start; a task with false ends as 'obsolete', without an attempt. */
+  /**
+   * Called with many tasks before their handlers start. Returns a boolean per task. A task with false ends as
+   * 'obsolete', and its handler is not called.
+   */
   readonly guard?:
     | ((tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>)
     | undefined
 }
 
-/** The handler's context has a `tx`. */
+/** The options of a consumer whose handler gets a `tx` in its context. */
 export type Transactional<Out> = ConsumeOptions<Out> & { readonly transaction: true }
 
 export interface Consumer extends AsyncDisposable {
-  /** Outcomes that were ignored, because the lease had expired or the task was replaced. */
+  /** The number of outcomes that were ignored, because the lease had expired or the task was replaced. */
   readonly staleCount: number
   /**
-   * Claims no more tasks, waits for running handlers (20 s by default), then aborts their signals and releases their tasks,
-   * which are due at once for other consumers and do not count as failed. Idempotent. A handler must not await it: it would
-   * wait for itself.
+   * Claims no more tasks and waits for running handlers, 20 s by default. Then aborts the signals of the handlers that
+   * still run, and releases their tasks. A released task is due at once for other consumers, and its attempt does not
+   * count as failed. Idempotent. A handler must not await `stop`, because `stop` waits for the handler.
    */
   stop(options?: { readonly timeout?: Duration | undefined }): Promise<StopReport>
 }
@@ -103,28 +107,31 @@ export interface ConfigChange {
 export interface Topic<In, Out> {
   readonly name: string
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
-  /** Returns results in order. Throws before the first write if any task is invalid. */
+  /** Returns the results in the order of the tasks. Throws before the first write if any task is invalid. */
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
-  /** Takes any number of tasks, in constant memory. */
+  /** Schedules any number of tasks, in constant memory. */
   scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
   cancel(key: string, options?: WriteOptions): Promise<Cancelled>
   cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]>
   cancelBy(by: By, options?: BulkOptions): Promise<{ cancelled: number; inFlight: number }>
   reschedule(key: string, when: When, options?: WriteOptions): Promise<Rescheduled>
-  /** `shift: '+10m'` or `'-1h'` moves each task relative to its current time. */
+  /** With `shift: '+10m'` or `'-1h'`, moves each task relative to its current ring time. */
   rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
-  /** Returns null if the key has no live and no dead task. With a ledger also finds the last ended task of the key. */
+  /** Returns null if the key has no live and no dead task. With a ledger, also finds the last ended task of the key. */
   get(key: string): Promise<TaskInfo<Out> | null>
-  /** Earliest first. `cursor` continues the listing; null at its end. Without `state`: pending and claimed tasks. */
+  /**
+   * Returns one page of tasks, earliest first. Pass the returned `cursor` to get the next page; it is null if there are
+   * no more tasks. Without `state`, lists pending and claimed tasks.
+   */
   list(options?: ListOptions): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }>
   counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }>
   forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]>
   config(): Promise<ConfigView>
-  /** Returns the last changes, newest first, 100 at most. */
+  /** Returns the last changes, newest first. `limit` is at most 100. */
   configHistory(options?: { readonly limit?: number | undefined }): Promise<ConfigChange[]>
   configure(patch: LiveConfig, options?: { readonly ifVersion?: number | undefined }): Promise<ConfigView>
   consume(handler: TransactionHandler<Out>, options: Transactional<Out>): Consumer

@@ -1,9 +1,9 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * One timer for many deadlines. It rings no later than the earliest of them. Deadlines are not removed, so it may ring
- * early: the owner then checks what is due and sets the next deadline. A deadline that is set and met thousands of times
- * a second costs a comparison, not a timer.
+ * One timer for many deadlines. The alarm calls `ring` no later than the earliest deadline. Single deadlines cannot be
+ * removed, so `ring` may be called early: then the caller checks what is due and sets the next deadline. Thousands of
+ * deadlines per second cost a comparison each instead of a timer each.
  */
 export class Alarm {
   readonly #clock: Clock
@@ -16,7 +16,7 @@ export class Alarm {
     this.#ring = ring
   }
 
-  /** Sets a deadline by the monotonic clock; Infinity sets none. */
+  /** Sets a deadline, as a time of the monotonic clock. Infinity sets no deadline. */
   noLaterThan(atMs: number): void {
     if (atMs >= this.#atMs) return
     this.off()

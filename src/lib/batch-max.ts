@@ -1,5 +1,6 @@
 /**
- * Most tasks in one call to a store: one claim, one write, one page. A Lua script in Redis can unpack only some 8,000
- * values at a time, and a task has several. A short call also keeps the store free for other callers.
+ * The maximum number of tasks in one call to a store: in one claim, one write or one page. A Lua script in Redis can
+ * unpack only some 8,000 values at a time, and each task has several values. A short call also makes other callers wait
+ * less.
  */
 export const BATCH_MAX = 1_000

@@ -2,10 +2,10 @@ import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
 import { BATCH_MAX } from './batch-max.ts'
 
-/** One answer of a batch. A single item may fail, or be answered later than the others. */
+/** The answer to one item of a batch. One item may fail, or be answered later than the other items. */
 export type BatchAnswer<A> = A | Failure | Later<A>
 
-/** In place of an answer: this item of a batch failed, and others did not. */
+/** Takes the place of an answer if one item of a batch failed and the other items may have succeeded. */
 export class Failure {
   readonly error: unknown
 
@@ -14,13 +14,13 @@ export class Failure {
   }
 }
 
-/** In place of an answer: this item of a batch takes longer, and the others need not wait for it. */
+/** Takes the place of an answer if one item of a batch takes longer and the other items need not wait for it. */
 export class Later<A> {
   readonly answer: Promise<A>
 
   constructor(answer: Promise<A>) {
     this.answer = answer
-    // It may be rejected before the rest of the batch is answered and the batcher awaits it.
+    // Mark a rejection as handled: the promise may reject before the batcher awaits it.
     answer.catch(() => {})
   }
 }
@@ -28,26 +28,26 @@ export class Later<A> {
 /** Collects the items of a batch, and sends them as one call. */
 export interface BatchBody<I, A> {
   add(item: I): void
-  /** Resolves with one answer per item, in the order in which they were added. */
+  /** Resolves with one answer per item, in the order in which the items were added. */
   send(deadlineMs: number): Promise<readonly BatchAnswer<A>[]>
 }
 
-/** Sends a batch. `nth` is the index of its queue among those given to `kindsOf`. */
+/** Sends a batch. `nth` is the index of the batch's queue in the array given to `kindsOf`. */
 export type SendBatch<I, A> = (
   nth: number,
   items: readonly I[],
   deadlineMs: number,
 ) => Promise<readonly BatchAnswer<A>[]>
 
-/** An operation on one queue. Made once and kept: single calls come by the hundred thousand. */
+/** An operation on one queue. Callers create it once and reuse it, because there are hundreds of thousands of calls. */
 export interface BatchKind<I, A> {
   readonly queue: Queue
-  /** Items of the same name may share a batch. */
+  /** Items of kinds with the same name may share a batch. */
   readonly name: string
   begin(): BatchBody<I, A>
 }
 
-/** A body that keeps its items until they are sent. */
+/** A batch body that keeps its items in an array until they are sent. */
 class ItemList<I, A> implements BatchBody<I, A> {
   readonly #items: I[] = []
   readonly #send: (items: readonly I[], deadlineMs: number) => Promise<readonly BatchAnswer<A>[]>
@@ -65,7 +65,9 @@ class ItemList<I, A> implements BatchBody<I, A> {
   }
 }
 
-/** One call of `Batcher.add`, over any number of queues and batches: settled when its last item is answered. */
+/**
+ * One call of `Batcher.add`. Its items may be in several queues and batches. It ends when its last item is answered.
+ */
 class PendingCall<A> {
   readonly #answers: A[]
   readonly #resolve: (answers: A[]) => void
@@ -88,7 +90,8 @@ class PendingCall<A> {
   }
 
   fail(error: unknown): void {
-    // The call rejects with one error, when none of its items is under way: the first, or one with unknown outcome.
+    // The call rejects once, after all of its items were answered: with its last 'unknown-outcome' error if there is
+    // one, else with its first error.
     if (this.#failure === null || TocsinError.is(error, 'unknown-outcome')) this.#failure = { error }
     if (--this.#openCount === 0) this.#close()
   }
@@ -98,7 +101,7 @@ class PendingCall<A> {
     else this.#reject(this.#answeredCount === 0 ? this.#failure.error : this.#inPart(this.#failure.error))
   }
 
-  /** The error of a call of which some items took effect and others did not. */
+  /** Returns the error of a call if some of its items took effect and others did not. */
   #inPart(error: unknown): TocsinError {
     const gap = this.#answers.findIndex((answer) => answer === undefined)
     const inAll = `${this.#answeredCount} of ${this.#answers.length} took effect, the first ${gap} of them without a gap`
@@ -122,24 +125,24 @@ interface Batch {
   readonly indexes: number[]
 }
 
-/** The batches of one queue that are still to be sent, one after the other. */
+/** A queue: the batches that are not sent yet. Batches of one queue are sent one after the other. */
 export interface Queue {
   readonly batches: Batch[]
   isBusy: boolean
 }
 
 /**
- * Micro-batching: calls made during one turn of the event loop, or while the call before is under way, become one call
- * per queue. The items of a queue keep their order: a new batch begins where the kind changes, or where a key comes a
- * second time, and batches are sent one after the other.
+ * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
+ * previous batch is under way, are sent as one batch. The items of a queue keep their order: a new batch begins if the
+ * kind changes or if a key occurs a second time, and the batches are sent one after the other.
  */
 export class Batcher {
   readonly #clock: Clock
   readonly #callTimeoutMs: number
-  /** By topic, then by group. */
+  /** The queues by topic, then by group. */
   readonly #queues = new Map<string, Map<string, Queue[]>>()
   #waking: Queue[] = []
-  /** Queues, and late answers, that are not finished. */
+  /** The number of queues that are not empty, plus the number of `Later` answers that are still pending. */
   #busyCount = 0
   #whenDrained: (() => void)[] = []
 
@@ -158,13 +161,16 @@ export class Batcher {
     })
   }
 
-  /** Resolves when everything added so far is answered. */
+  /** Resolves when no item waits for an answer. */
   drained(): Promise<void> {
     if (this.#busyCount === 0) return Promise.resolve()
     return new Promise((resolve) => this.#whenDrained.push(resolve))
   }
 
-  /** Returns the queues of a topic and group, the same ones every time: all kinds of items in a queue keep their order. */
+  /**
+   * Returns the queues of a topic and group. Every call returns the same queues, so that items of different kinds keep
+   * their order too.
+   */
   queuesOf(topic: string, group: string, count: number): readonly Queue[] {
     let groups = this.#queues.get(topic)
     if (groups === undefined) this.#queues.set(topic, (groups = new Map<string, Queue[]>()))
@@ -176,7 +182,7 @@ export class Batcher {
     return queues
   }
 
-  /** Returns one kind per queue. */
+  /** Returns one `BatchKind` per queue. */
   kindsOf<I, A>(queues: readonly Queue[], name: string, send: SendBatch<I, A>): readonly BatchKind<I, A>[] {
     return queues.map((queue, nth) => ({
       queue,
@@ -206,7 +212,7 @@ export class Batcher {
     if (batches.length > 0) {
       const last = batches[batches.length - 1] as Batch
       if (last.name === name && last.calls.length < BATCH_MAX) {
-        // One lookup instead of two: the set grows unless the key was in it.
+        // Compare the sizes instead of calling `has`: this saves a lookup. The set grows unless it already has the key.
         const { keys } = last
         const before = keys.size
         if (keys.add(key).size > before) return last

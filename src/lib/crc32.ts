@@ -10,8 +10,8 @@ export const CRC32_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 })
 
 /**
- * Returns the CRC-32 of the UTF-8 bytes, the same as zlib's. Called for the key of every task: for a short ASCII key, as most
- * are, a call to zlib takes several times as long as this loop.
+ * Returns the CRC-32 of the text's UTF-8 bytes. The result is the same as zlib's. Most keys are short ASCII text, and
+ * for short ASCII text a call to zlib takes several times as long as this loop.
  */
 export function crc32(text: string): number {
   if (text.length > LONGEST_ASCII) return zlibCrc32(text)

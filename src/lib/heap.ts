@@ -1,14 +1,14 @@
 /**
- * A heap whose members store their positions, so that any of them can be removed or moved in O(log n): most timers are
- * cancelled before they fire, and a cancelled timer must not hold memory until its time.
+ * A min-heap. Each member stores its position, so that any member can be removed or moved in O(log n). Most timers are
+ * cancelled before they fire, and a cancelled timer must not use memory until its time.
  *
- * Four children per node: half the depth of a binary heap, and the four scores compared at each step are adjacent in memory.
- * Scores are in a typed array, so that a comparison reads no object. Equal scores are ordered by key, as in a Redis sorted
- * set: members of one prefix with equal scores come out one after the other.
+ * Each node has four children. This halves the depth of a binary heap, and the four scores compared at each step are
+ * adjacent in memory. Scores are in a typed array, so that a comparison of scores reads no object. Members with equal
+ * scores are ordered by key, as in a Redis sorted set, so that members of one prefix come out one after the other.
  */
 export interface HeapMember {
   readonly key: string
-  /** Owned by the heap that holds the member. */
+  /** The index of the member in the heap. Only the heap changes it. */
   position: number
 }
 
@@ -27,7 +27,7 @@ export class Heap<M extends HeapMember> {
     return this.#members[0]
   }
 
-  /** Infinity if the heap is empty, so that callers can compare without a check. */
+  /** Returns the lowest score; Infinity if the heap is empty, so that callers can compare without a check. */
   headScore(): number {
     return this.#members.length === 0 ? Number.POSITIVE_INFINITY : (this.#scores[0] as number)
   }
@@ -49,7 +49,7 @@ export class Heap<M extends HeapMember> {
     return head
   }
 
-  /** The member must be in this heap. */
+  /** Removes a member, which must be in this heap. */
   remove(member: M): void {
     const hole = member.position
     const last = this.#members.pop() as M
@@ -62,7 +62,7 @@ export class Heap<M extends HeapMember> {
     this.#settle(member.position, member, score)
   }
 
-  /** Counts the scores of at most `limit`. Visits only those and their children. */
+  /** Counts the members whose score is at most `limit`. Visits only these members and their children. */
   countUpTo(limit: number): number {
     let count = 0
     const look = [0]
@@ -74,7 +74,7 @@ export class Heap<M extends HeapMember> {
     return count
   }
 
-  /** In no order. */
+  /** Yields all members with their scores, in no particular order. */
   *entries(): IterableIterator<[M, number]> {
     for (let at = 0; at < this.#members.length; at++)
       yield [this.#members[at] as M, this.#scores[at] as number]

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 
-/** Runs a step periodically, never twice at the same time. An error is passed to `onError`, and the next step follows. */
+/** Runs a step periodically, never twice at the same time. Passes the error of a step to `onError`, then goes on. */
 export class Periodic {
   readonly #clock: Clock
   readonly #everyMs: number
@@ -33,13 +33,13 @@ export class Periodic {
     this.#running = this.#run(first)
   }
 
-  /** Runs the next step now, or as soon as the current one has ended. */
+  /** Runs the next step now, or as soon as the current step has ended. */
   hurry(): void {
     this.#isHurried = true
     this.#wake()
   }
 
-  /** Resolves when the current step has ended. */
+  /** Starts no more steps. Resolves when the current step has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#wake()
@@ -55,7 +55,7 @@ export class Periodic {
     }
   }
 
-  /** Without an AbortSignal: a process pauses several times a second, and signals are expensive. */
+  /** Uses no AbortSignal: a process pauses several times a second, and signals are expensive. */
   #pause(): Promise<void> {
     if (this.#isHurried || this.isStopped) return Promise.resolve()
     return new Promise((resolve) => {

@@ -4,22 +4,23 @@ export interface Rate {
 }
 
 /**
- * A sliding-window rate limiter: at most `limit` grants in any span of `perMs`. A grant expires exactly one span later.
- * The limiter has no queue: a caller that gets nothing tries again at `nextMs`.
+ * A sliding-window rate limiter: at most `limit` grants in any span of `perMs`. A grant expires one span after it was
+ * made. The limiter has no queue: a caller that gets no grant tries again at the time that `nextMs` returns.
  */
 export class RateLimiter {
-  /** Grants of the last span, oldest first. */
+  /** The grants of the last span, oldest first. */
   #grants: { atMs: number; count: number }[] = []
   #granted = 0
 
-  /** Grants up to `wanted`, and returns how many. */
+  /** Makes up to `wanted` grants, and returns how many it made. */
   take(wanted: number, rate: Rate | null, nowMs: number): number {
     if (rate === null) return wanted
     this.#forgetBefore(nowMs - rate.perMs)
     const count = Math.max(0, Math.min(wanted, rate.limit - this.#granted))
     if (count === 0) return 0
     this.#granted += count
-    // Times are rounded up to a thousandth of the span: at most a thousand records, and never more than the limit in a span.
+    // Round the time up to a multiple of a thousandth of the span, so that there are at most about a thousand records.
+    // Rounding up keeps a grant longer, so no span has more grants than the limit.
     const stepMs = rate.perMs / 1_000
     const atMs = Math.ceil(nowMs / stepMs) * stepMs
     const last = this.#grants.at(-1)
@@ -28,7 +29,7 @@ export class RateLimiter {
     return count
   }
 
-  /** Takes back grants that were not used, the newest first. */
+  /** Takes back grants that were not used, the newest grants first. */
   giveBack(unused: number): void {
     let left = Math.min(unused, this.#granted)
     this.#granted -= left
@@ -40,7 +41,7 @@ export class RateLimiter {
     }
   }
 
-  /** Returns the monotonic time of the next grant; 0 if there is one now. */
+  /** Returns the monotonic time at which the next grant is possible; 0 if a grant is possible now. */
   nextMs(rate: Rate | null, nowMs: number): number {
     if (rate === null) return 0
     this.#forgetBefore(nowMs - rate.perMs)
@@ -48,7 +49,7 @@ export class RateLimiter {
     return this.#granted < rate.limit || oldest === undefined ? 0 : oldest.atMs + rate.perMs
   }
 
-  /** Forgets expired grants. A grant made exactly one span ago is expired. */
+  /** Removes the expired grants: those made at `ms` or earlier. */
   #forgetBefore(ms: number): void {
     const kept = this.#grants.findIndex(({ atMs }) => atMs > ms)
     const gone = this.#grants.splice(0, kept === -1 ? this.#grants.length : kept)

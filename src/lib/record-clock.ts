@@ -1,12 +1,13 @@
 import type { Clock } from '../clock.ts'
 
-/** Our clock may run faster than the server's: NTP may slew each of them by half a millisecond per second. */
+/** Our clock may run faster than the server's clock: NTP may slew each clock by half a millisecond per second. */
 const SLOWEST = 1 - 1e-3
 
 /**
- * An estimate of a server's clock: the time in its last answer, plus the time since then by our monotonic clock. The wall
- * clock of this machine is not used. The estimate lags by the latency of the answer and never leads, so that nothing decided
- * by it is early by the server's clock. Where the server can decide by its own clock, it does.
+ * Estimates the time of a server: the time in the server's last answer, plus the time since that answer by our
+ * monotonic clock. The wall clock of this machine is not used. `now` is behind the server's clock by the latency of the
+ * answer, and never ahead. So no decision by `now` is early. A server that can use its own clock for a decision does
+ * so.
  */
 export class RecordClock {
   readonly #clock: Clock
@@ -22,12 +23,12 @@ export class RecordClock {
     this.#atMs = this.#clock.monotonicNow()
   }
 
-  /** Time since the last answer. */
+  /** Returns the time since the last answer. */
   ageMs(): number {
     return this.#clock.monotonicNow() - this.#atMs
   }
 
-  /** The best estimate, which may lead: for records and display only, not for decisions. */
+  /** Returns the best estimate. It may be ahead of the server: use it for records and display, not for decisions. */
   about(): number {
     return this.#heardMs + Math.max(0, Math.floor(this.ageMs()))
   }

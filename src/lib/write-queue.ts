@@ -1,7 +1,8 @@
 /**
- * Writes take effect in call order, also if the caller does not await between them. A store keeps the order of writes
- * that are sent at once, so most of them are never queued. Only a write that must wait before it is sent (for an async
- * schema, or between the batches of a bulk call) makes all later writes wait for it.
+ * Makes writes take effect in call order, even if the caller does not await one write before the next. A store keeps
+ * the order of the calls that it gets, so most writes call the store at once and are never queued. Only a write that
+ * must wait before it calls the store (for an async schema, or between the batches of a bulk call) makes all later
+ * writes wait.
  */
 export class WriteQueue {
   /** Resolves when the last queued write has ended; null if no write is queued. */
@@ -9,7 +10,7 @@ export class WriteQueue {
 
   /**
    * Starts `write` at once if the queue is empty, else after the queued writes. With `isBlocking`, later writes wait
-   * until this one has ended.
+   * until this write has ended.
    */
   run<T>(write: () => Promise<T>, isBlocking = false): Promise<T> {
     const result = this.#tail === null ? write() : this.#tail.then(write)
@@ -19,7 +20,7 @@ export class WriteQueue {
 
   /** Resolves when every write queued so far has ended. */
   async settled(): Promise<void> {
-    // The tail as of now: with steady traffic the queue may never be empty.
+    // Await the current tail, not an empty queue: with steady traffic the queue may never be empty.
     await this.#tail
   }
 
