@@ -36,7 +36,7 @@ interface Write<T> {
   readonly within: (tx: StoreTransaction) => Promise<T>
   /** Writes without a transaction of the caller. */
   readonly alone: () => Promise<T>
-  /** True if the write creates the topic if it does not exist. */
+  /** True if the write creates a topic that does not exist. */
   readonly isCreating?: boolean
   /** The names of the options that the write takes. */
   readonly optionNames?: readonly string[]
@@ -63,8 +63,8 @@ export class TopicWrites<In> {
   }
 
   /**
-   * `schedule` and `cancel` are not `async`: with some 100,000 calls per second, this saves a promise and a microtask
-   * each.
+   * `schedule` and `cancel` are not `async`. This saves a promise and a microtask per call, with some 100,000 calls per
+   * second.
    */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
     if (options === undefined) return this.#alone(() => this.#scheduleOne(task), true)

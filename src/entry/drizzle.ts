@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { cutAtPlaceholders, rowsIn, txOf } from './orm-transaction.ts'
 import type { Tx } from '../values/tx.ts'
 
-/** The `tx` of `db.transaction(async (tx) => …)`, in any version and with any PostgreSQL driver. */
+/** The `tx` of `db.transaction(async (tx) => …)`, of any Drizzle version and with any PostgreSQL driver. */
 export interface DrizzleTransaction {
   execute(query: never): PromiseLike<unknown>
   rollback(): never
@@ -20,7 +20,7 @@ export function fromDrizzle(tx: DrizzleTransaction): Tx {
       const statement = sql(Object.assign(pieces, { raw: pieces }), ...between)
       return rowsIn(await tx.execute(statement as never))
     },
-    // The message of Drizzle's own error has the whole statement with all values.
+    // Use the cause: the message of Drizzle's own error contains the whole statement with all values.
     unwrapped: (error) => (error as Error).cause,
   })
 }

@@ -18,7 +18,7 @@ export function fromKnex(trx: KnexTransaction): Tx {
       const statement = pieces.map((piece) => piece.replaceAll('?', '\\?')).join('?')
       return rowsIn(await trx.raw(statement, between as never))
     },
-    // Knex puts the whole statement with all values before PostgreSQL's message.
+    // Remove the whole statement with all values, which Knex puts before PostgreSQL's message.
     unwrapped(error) {
       if (trx.isCompleted()) return overTx()
       const { message, code } = error as Error & { code?: unknown }

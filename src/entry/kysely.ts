@@ -20,7 +20,7 @@ export function fromKysely(trx: KyselyTransaction): Tx {
         query: { kind: 'RawNode', sqlFragments: [text], parameters: [] },
         queryId: { queryId: 'tocsin' },
       }
-      // Plugins may rename columns, or parse JSON text.
+      // Run without plugins, because plugins may rename columns or parse JSON text.
       return (await trx.withoutPlugins().executeQuery(statement as never)).rows
     },
     unwrapped: (error) =>

@@ -1,19 +1,19 @@
-/** What the ORM adapters share: a `Tx` that runs its statements in a transaction of the ORM. */
+/** Code that the ORM adapters share: creates a `Tx` that runs its statements in a transaction of the ORM. */
 import type { TocsinError } from '../errors.ts'
 import { badTx, type Tx } from '../values/tx.ts'
 
 export interface Orm {
   /** False if the caller passed the ORM's database object instead of a transaction. */
   readonly isTransaction: boolean
-  /** The error message if it is not a transaction: what to pass instead. */
+  /** The error message if `isTransaction` is false. It says what to pass instead. */
   readonly wanted: string
   /** Runs one statement with the placeholders `$1`, `$2`, … and returns its rows. */
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
-  /** Extracts PostgreSQL's own error from what the ORM throws; `overTx()` if the transaction has ended. */
+  /** Returns PostgreSQL's own error for an error of the ORM. Returns `overTx()` if the transaction has ended. */
   unwrapped(error: unknown): unknown
 }
 
-/** One `Tx` per transaction: the ledger keeps state per `Tx`. */
+/** Keeps one `Tx` per transaction, because the ledger keeps state per `Tx`. */
 const made = new WeakMap<object, Tx>()
 
 export function txOf(handle: object, orm: Orm): Tx {
@@ -37,17 +37,17 @@ export function overTx(): TocsinError {
   return badTx('the transaction is over; write while it is open')
 }
 
-/** PostgreSQL's own error, for an ORM that adds the whole statement to the message or hides the code. */
+/** Restores PostgreSQL's own error if the ORM adds the whole statement to the message or hides the code. */
 export function postgresError(message: string, code: unknown, cause: unknown): Error {
   return Object.assign(new Error(message, { cause }), { code })
 }
 
-/** pg returns an object with rows, postgres.js returns the rows. */
+/** Returns the rows of a driver's answer: pg returns an object with `rows`, postgres.js returns the rows themselves. */
 export function rowsIn(answer: unknown): unknown[] {
   return Array.isArray(answer) ? answer : (answer as { rows: unknown[] }).rows
 }
 
-/** Matches quoted text as well, so that a `$1` inside quotes is not taken for a placeholder. */
+/** Also matches quoted text, so that a `$1` inside quotes does not count as a placeholder. */
 const QUOTED_OR_PLACEHOLDER = /'[^']*'|"[^"]*"|\$(\d+)/g
 
 /** Splits a statement at its placeholders, and returns the value of each placeholder. */

@@ -4,7 +4,7 @@ import { checkPostgresOptions, PostgresConfig, type PostgresOptions } from '../l
 export type { PostgresOptions, PostgresPool } from '../ledgers/postgres/options.ts'
 export type { PostgresConfig }
 
-/** For `Tocsin.open({ ledger: postgres({ pool }) })`. Tocsin does not end your pool. */
+/** Returns a ledger for `Tocsin.open({ ledger: postgres({ pool }) })`. Tocsin does not end your pool. */
 export function postgres(options: PostgresOptions): PostgresConfig {
   checkPostgresOptions(options)
   return new PostgresConfig(options)

@@ -8,9 +8,9 @@ export interface PrismaTransaction {
   readonly $connect?: never
 }
 
-/** Prisma's code for a transaction that was closed or has timed out. */
+/** Prisma's error code for a transaction that was closed or has timed out. */
 const OVER = 'P2028'
-/** Prisma has one code for all failed statements; PostgreSQL's code is in the message. */
+/** Finds PostgreSQL's code and message in Prisma's message: Prisma has one code for all failed statements. */
 const FAILED = /Code: `(\w{5})`\. Message: `([^]*)`/
 
 export function fromPrisma(tx: PrismaTransaction): Tx {

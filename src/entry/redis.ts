@@ -4,7 +4,7 @@ import { RedisConfig, type RedisOptions } from '../timetables/redis/options.ts'
 export type { RedisOptions, RedisTls } from '../timetables/redis/options.ts'
 export type { RedisConfig }
 
-/** For `Tocsin.open({ timetable: redis({ url, tls: { ca } }) })`. */
+/** Returns a timetable for `Tocsin.open({ timetable: redis({ url, tls: { ca } }) })`. */
 export function redis(options: RedisOptions): RedisConfig {
   return new RedisConfig(options)
 }

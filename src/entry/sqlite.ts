@@ -4,9 +4,11 @@ import { pathOf, SqliteConfig, type SqliteOptions } from '../ledgers/sqlite/opti
 export type { SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
 export type { SqliteConfig }
 
-/** For `Tocsin.open({ ledger: sqlite({ database }) })`: then `{ tx: database }` writes in your transactions. */
+/**
+ * Returns a ledger for `Tocsin.open({ ledger: sqlite({ database }) })`. `{ tx: database }` writes in your transactions.
+ */
 export function sqlite(options: SqliteOptions): SqliteConfig {
-  // Throws here, where the mistake is. `open` checks again: the database may be closed by then.
+  // Check now, so that the stack trace shows the wrong call. `open` checks again: the database may be closed by then.
   pathOf(options)
   return new SqliteConfig(options)
 }

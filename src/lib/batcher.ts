@@ -142,7 +142,7 @@ export class Batcher {
   /** The queues by topic, then by group. */
   readonly #queues = new Map<string, Map<string, Queue[]>>()
   #waking: Queue[] = []
-  /** The number of queues that are not empty, plus the number of `Later` answers that are still pending. */
+  /** The number of queues with unanswered items, plus the number of pending `Later` answers. */
   #busyCount = 0
   #whenDrained: (() => void)[] = []
 

@@ -3,17 +3,17 @@ import type { Json } from '../errors.ts'
 import type { Logger } from './logger.ts'
 import type { DeadCause } from '../task.ts'
 
-/** The events of this process. Each process emits its own. */
+/** The events that a process emits. A process does not get the events of other processes. */
 export interface TocsinEvents {
-  /** A task fired later than its topic's objective. */
+  /** A task fired later than the objective of its topic allows. */
   late: { topic: string; key: string; id: string; latenessMs: number; objectiveMs: number }
   retry: { topic: string; key: string; id: string; attempt: number; error: string; retryInMs: number }
   dead: { topic: string; key: string; id: string | null; cause: DeadCause; error: string }
   /** The live configuration of a topic changed. */
   config: { topic: string; version: number; effective: TopicConfig; paused: boolean }
-  /** A value in the code is not in force. */
+  /** A setting in the code is not in force, because another value overrides it. */
   drift: { topic: string; field: string; code: Json; effective: Json }
-  /** The slots whose tasks this process pulls. */
+  /** The slots that this process pulls changed. `owned` lists all slots that it pulls now. */
   slots: { topic: string; owned: readonly number[] }
   /** A background operation failed. No task is lost, and the operation will be retried. */
   error: { topic: string; doing: string; error: unknown }
@@ -43,7 +43,8 @@ export class Announcer {
   on<N extends EventName>(name: N, listener: Listener<N>): () => void {
     const listeners = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, listeners)
-    // A new function per registration, so that ending one does not end another one of the same listener.
+    // Each registration adds a function of its own: if a listener is registered twice, each registration ends
+    // separately.
     const own = (event: TocsinEvents[EventName]) => listener(event as TocsinEvents[N])
     listeners.add(own)
     return () => void listeners.delete(own)
@@ -51,7 +52,7 @@ export class Announcer {
 
   emit<N extends EventName>(name: N, event: TocsinEvents[N]): void {
     for (const listener of this.#listeners.get(name) ?? []) {
-      // A listener that throws must not stop the timers; one that rejects must not end the process.
+      // A listener that throws must not stop the timers. A listener that rejects must not end the process.
       const report = (error: unknown) => this.#logger.error({ event: name, error }, 'an event listener threw')
       try {
         const returned: unknown = listener(event)

@@ -1,6 +1,6 @@
 import { describeError } from '../errors.ts'
 
-/** A logger like pino or bunyan: fields first, then a message. */
+/** A logger like pino or bunyan. Its methods take the fields first, then the message. */
 export interface Logger {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
@@ -12,7 +12,7 @@ const noop = () => {}
 
 export const silentLogger: Logger = { debug: noop, info: noop, warn: noop, error: noop }
 
-/** The default logger: warnings and errors, one line each, on standard error. */
+/** The default logger. Prints warnings and errors on standard error, one line each. */
 export const plainLogger: Logger = {
   debug: noop,
   info: noop,

@@ -1,10 +1,13 @@
 import { crc32 } from '../lib/crc32.ts'
 
 /**
- * The cell of a task. A key's bucket, and so its cell, never changes: changing the number of slots moves no task, it only
- * assigns the cells to other pullers.
+ * Computes the cell of a task from its key, or from the key's prefix if the topic's `slotBy` is 'prefix'. The bucket
+ * and the cell of a key never change. A change of the number of slots moves no task: it only assigns the cells to other
+ * pullers.
  *
- *     key ──crc32──▶ bucket (0–1023) ──& 63──▶ cell (0–63) ──& (slots − 1)──▶ slot
+ *     slotBy 'key':    key ──────┐
+ *                                ├─ crc32 & 1023 ─▶ bucket (0–1023) ─ & 63 ─▶ cell (0–63) ─ & (slots − 1) ─▶ slot
+ *     slotBy 'prefix': prefix ───┘
  */
 export const BUCKETS = 1024
 export const CELLS = 64
@@ -13,7 +16,7 @@ export const ALL_CELLS: readonly number[] = Array.from({ length: CELLS }, (_, ce
 
 export type SlotBy = 'key' | 'prefix'
 
-/** Returns the part of a key before its first ':'; the whole key if it has none. */
+/** Returns the part of a key before its first ':'; the whole key if it has no ':'. */
 export function prefixOf(key: string): string {
   const colon = key.indexOf(':')
   return colon === -1 ? key : key.slice(0, colon)

@@ -1,7 +1,7 @@
 /**
- * A topic's settings have three layers. For each field the live value wins over the value in the code, which wins over the
- * default. Layers hold what users write, checked and normalized ('90s' → '1m30s'); `settingsOf` converts the result into the
- * numbers that the runtime uses.
+ * A topic's settings have three layers. For each field, the live value overrides the value in the code, and the value
+ * in the code overrides the default. The layers contain the values that users write, checked and normalized ('90s' →
+ * '1m30s'). `settingsOf` converts the resulting values into the numbers that the runtime uses.
  */
 import { CELLS, type SlotBy } from './cell.ts'
 import { type Duration, durationMs, durationText } from './duration.ts'
@@ -10,45 +10,59 @@ import { badOption, checkOptions, wholeNumber as checkWholeNumber } from './opti
 import type { RetryPolicy } from './retry.ts'
 
 export interface TopicConfig {
-  /** Shares that pullers own: 1–64, a power of two; 16 by default. In code it counts at creation; live at any time. */
+  /**
+   * Number of slots, each of which one process pulls: a power of two from 1 to 64; 16 by default. The value in the code
+   * counts only when the topic is created. The live value can change at any time.
+   */
   readonly slots?: number | undefined
-  /** What decides a task's slot: its whole 'key' (default), or its 'prefix', up to the first ':'. Fixed at creation. */
+  /**
+   * The part of a task's key that decides its slot: the whole 'key', or its 'prefix', the part before the first ':'.
+   * 'key' by default. Fixed when the topic is created.
+   */
   readonly slotBy?: SlotBy | undefined
-  /** Most tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000. */
+  /**
+   * Maximum number of tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000.
+   */
   readonly batchSize?: number | undefined
-  /** How long a claim holds a task before another consumer may claim it; renewed while a handler runs. 30s. */
+  /**
+   * How long a claim holds a task before another consumer may claim the task. The lease is extended while a handler
+   * runs. 30s by default.
+   */
   readonly lease?: Duration | undefined
-  /** How long a handler may run before the attempt counts as failed. 5m. */
+  /** How long a handler may run before the attempt counts as failed. 5m by default. */
   readonly timeout?: Duration | undefined
-  /** Times are rounded up to a multiple of this, so that tasks of one prefix come in one batch. Off. */
+  /**
+   * Ring times are rounded up to a multiple of this duration, so that tasks of one prefix are in one batch. By default,
+   * ring times are not rounded.
+   */
   readonly merge?: Duration | undefined
-  /** With a ledger: how far ahead tasks are kept in the timetable. 1h. */
+  /** With a ledger, how long before its time a task is loaded into the timetable. 1h by default. */
   readonly resident?: Duration | undefined
-  /** With a ledger: how long ended tasks are kept. 1w. */
+  /** With a ledger, how long ended tasks are kept. 1w by default. */
   readonly retention?: Duration | undefined
   readonly retry?: RetryConfig | undefined
-  /** At most this many tasks claimed in any such span. Off. */
+  /** At most `limit` tasks are claimed in any span of `per`. By default there is no limit. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** What to do with a task that is claimed later than `after` its time. Off: fire it. */
+  /** What happens to a task that is claimed more than `after` past its time. By default the task fires. */
   readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
-  /** The target lateness of the topic; a task over it emits a 'late' event. Off. */
+  /** The target lateness of the topic. A task that fires later emits a 'late' event. By default there is no target. */
   readonly objective?: { readonly p99: Duration } | undefined
 }
 
 export interface RetryConfig {
-  /** Failed attempts after which the task is dead: 1–999; 16 by default. */
+  /** Number of failed attempts after which the task is dead: 1–999; 16 by default. */
   readonly maxAttempts?: number | undefined
-  /** Whether the wait doubles from attempt to attempt; 'exponential' by default. */
+  /** 'exponential' (default) doubles the wait after each failed attempt; 'fixed' always waits `min`. */
   readonly backoff?: 'exponential' | 'fixed' | undefined
-  /** The first wait. 1s. */
+  /** The first wait. 1s by default. */
   readonly min?: Duration | undefined
-  /** The longest wait, before jitter. 5m. */
+  /** The longest wait, before jitter is applied. 5m by default. */
   readonly max?: Duration | undefined
-  /** 0–1: each wait is stretched or shortened by up to this share. 0.2. */
+  /** The share, from 0 to 1, by which each wait is randomly lengthened or shortened at most. 0.2 by default. */
   readonly jitter?: number | undefined
 }
 
-/** The fields that can change on a running topic; null removes the live value of a field. */
+/** The fields that can change while a topic runs. Null removes the live value of a field. */
 export type LiveConfig = { readonly [K in Exclude<keyof TopicConfig, 'slotBy'>]?: TopicConfig[K] | null }
 
 export interface ConfigView {
@@ -59,14 +73,14 @@ export interface ConfigView {
   readonly paused: boolean
 }
 
-/** The effective configuration as numbers, durations in ms. */
+/** The effective configuration, with durations in ms. */
 export interface Settings {
   readonly slots: number
   readonly slotBy: SlotBy
   readonly batchSize: number
   readonly leaseMs: number
   readonly timeoutMs: number
-  /** 0: no merging. */
+  /** 0 if ring times are not rounded. */
   readonly mergeMs: number
   readonly retry: RetryPolicy
   readonly rate: { readonly limit: number; readonly perMs: number } | null
@@ -90,7 +104,7 @@ export const DEFAULT_CONFIG = {
 type Rule = (value: unknown, path: string) => unknown
 
 const RETRY_RULES: Record<keyof RetryConfig, Rule> = {
-  // The failures are the last three digits of a score.
+  // At most 999, because the last three digits of a score are the number of failures (instant.ts).
   maxAttempts: wholeNumber(1, 999),
   backoff: oneOf('exponential', 'fixed'),
   min: duration(0),
@@ -117,7 +131,7 @@ const RULES: Record<keyof TopicConfig, Rule> = {
 
 export const CONFIG_FIELDS = Object.keys(RULES)
 
-/** Returns the code layer: checked, normalized, without undefined fields. */
+/** Checks the settings in the code. Returns them normalized and without undefined fields. */
 export function checkConfig(config: unknown, where: string): TopicConfig {
   checkOptions(config, CONFIG_FIELDS, where, 'bad-config', '')
   return within(where, () => checkFields(config as object, '', RULES)) as TopicConfig
@@ -165,7 +179,10 @@ export function driftOf(
   return rows
 }
 
-/** With `isLenient`, adapts values that contradict each other: live values may not fit newer code, and the topic must still run. */
+/**
+ * Converts the effective configuration into numbers. Throws if values contradict each other. With `isLenient`, adapts
+ * these values instead: live values may contradict newer code, and the topic must still run.
+ */
 export function settingsOf(effective: TopicConfig, where: string, isLenient = false): Settings {
   const full = layered(DEFAULT_CONFIG, effective)
   const retry = full.retry as { [K in keyof RetryConfig]-?: NonNullable<RetryConfig[K]> }
@@ -204,7 +221,10 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
   }
 }
 
-/** Merges field by field, also within `retry`: `maxAttempts: 3` in the code keeps the other defaults. */
+/**
+ * Merges two layers field by field, also within `retry`: `maxAttempts: 3` in the code keeps the defaults of `min` and
+ * `max`.
+ */
 function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
   const retry =
     under.retry === undefined && over.retry === undefined ? {} : { retry: { ...under.retry, ...over.retry } }
@@ -212,8 +232,9 @@ function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
 }
 
 /**
- * Puts `where` (such as "topic 'order.unpaid'") in front of the message of an error about a setting. Its `field` stays the path
- * within the settings ('retry.min'), so that a program, and a client of the HTTP API, can look it up in what was sent.
+ * Puts `where` (such as "topic 'order.unpaid'") in front of the message of an error about a setting. The `field` of the
+ * error stays the path within the settings ('retry.min'), so that a program or a client of the HTTP API can find the
+ * field in the settings that it sent.
  */
 function within<T>(where: string, check: () => T): T {
   try {
@@ -238,7 +259,7 @@ function shaped(
   return checkFields(given, path, rules)
 }
 
-/** Returns the fields that are set, each in one spelling. `path` is '' for the settings of the topic themselves. */
+/** Returns the fields that are not undefined, checked and normalized. `path` is '' at the top level of the settings. */
 function checkFields(given: object, path: string, rules: Record<string, Rule>): object {
   const values = given as Record<string, unknown>
   const result: Record<string, unknown> = {}

@@ -2,7 +2,7 @@ import { TocsinError } from '../errors.ts'
 import { checkKey } from './key.ts'
 import type { ListPosition } from './list-position.ts'
 
-/** The position of a page's last task, opaque to callers. */
+/** Returns a cursor, which is opaque to callers: the position of the last task of a page. */
 export function encodeCursor({ ringMs, failures, key }: ListPosition): string {
   return Buffer.from(JSON.stringify([ringMs, failures, key])).toString('base64url')
 }
@@ -15,7 +15,7 @@ export function decodeCursor(cursor: unknown): ListPosition {
       if (isCount(ringMs) && isCount(failures)) return { ringMs, failures, key: checkKey(key) }
     }
   } catch {
-    // Every kind of damage gets the error below.
+    // Every kind of invalid cursor gets the error below.
   }
   throw new TocsinError('bad-cursor', "cursor: not one that 'list' returned; start again without it", {
     field: 'cursor',

@@ -1,20 +1,22 @@
 import { describeValue, TocsinError } from '../errors.ts'
 
-/** Milliseconds, or text with units, largest first: '250ms' '30s' '1h30m' '7d' '2w'. */
+/** A number of milliseconds, or text with units, the largest unit first: '250ms' '30s' '1h30m' '7d' '2w'. */
 export type Duration = number | string
 
 const UNIT_MS = { w: 604_800_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const
 
 const PATTERN = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$/
 
-/** A hundred years. A longer duration is a mistake, and `now + duration` must fit into a score (instant.ts). */
+/**
+ * A hundred years. A longer duration is probably a mistake, and `now + duration` must fit into a score (instant.ts).
+ */
 export const LONGEST_DURATION_MS = 36_500 * UNIT_MS.d
 
-/** Caches the last text: a bulk call may have '30m' a million times. */
+/** The last parsed text, as a cache: a bulk call may have '30m' a million times. */
 let lastText: string | null = null
 let lastTextMs = Number.NaN
 
-/** Whole milliseconds, rounded up: a timer may be a fraction late, never early. */
+/** Returns whole milliseconds, rounded up: a timer may fire a fraction of a millisecond late, but never early. */
 export function durationMs(value: Duration, field: string): number {
   const ms = typeof value === 'number' ? value : typeof value === 'string' ? textMs(value) : Number.NaN
   if (!(ms >= 0 && ms <= LONGEST_DURATION_MS)) throw refusal(value, field, ms)

@@ -1,20 +1,20 @@
 import { describeValue, TocsinError } from '../errors.ts'
 
-/** A Date, ms since 1970, RFC 3339 text with its offset, or anything with `epochMilliseconds` (Temporal). */
+/** A Date, ms since 1970, RFC 3339 text with an offset, or an object with `epochMilliseconds` (Temporal). */
 export type Instant = Date | number | string | { readonly epochMilliseconds: number }
 
 /**
- * The last possible instant: 2255-06-05. A score is ms * 1000 + failures and must be an exact integer in a double, in this
- * process, in Redis and in Lua.
+ * The last possible instant: 2255-06-05. A score is ms * 1000 + failures and must be an exact integer in a double, in
+ * this process, in Redis and in Lua.
  */
 export const LAST_INSTANT_MS = Math.floor(Number.MAX_SAFE_INTEGER / 1000) - 1
 
-/** In ms this is March 1973; in seconds it is the year 5138. A smaller number was probably meant as seconds. */
+/** As milliseconds this is March 1973, as seconds the year 5138. A smaller number was probably meant as seconds. */
 const SMALLEST_PLAUSIBLE_MS = 100_000_000_000
 
 const RFC3339 = /^(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)$/
 
-/** Whole milliseconds since 1970, rounded up: a timer may be a fraction late, never early. */
+/** Returns whole ms since 1970, rounded up: a timer may fire a fraction of a millisecond late, but never early. */
 export function instantMs(value: Instant, field: string): number {
   const ms = rawMs(value, field)
   if (!(ms >= 0 && ms <= LAST_INSTANT_MS)) throw refuse(value, field, rangeHint(ms))
@@ -34,7 +34,7 @@ function rawMs(value: Instant, field: string): number {
   throw refuse(value, field, 'use a Date, milliseconds since 1970, RFC 3339 text, or a Temporal.Instant')
 }
 
-/** Temporal rounds epochMilliseconds down; round up if the nanoseconds are readable. */
+/** Rounds up to whole ms. Temporal rounds `epochMilliseconds` down, so this needs `epochNanoseconds`. */
 function temporalMs(value: { epochMilliseconds: number; epochNanoseconds?: unknown }): number {
   const nanoseconds = value.epochNanoseconds
   const cut = typeof nanoseconds === 'bigint' && nanoseconds % 1_000_000n !== 0n
@@ -65,7 +65,7 @@ function textMs(text: string, field: string): number {
   return wallMs - offsetMs(offset, text, field) + fractionMs(fraction)
 }
 
-/** Rounds up to whole ms, by digits: floating point is not exact. */
+/** Rounds the digits of a fraction of a second up to whole ms. Uses no floating point, because it is not exact. */
 function fractionMs(digits: string): number {
   return Number(digits.slice(0, 3).padEnd(3, '0')) + (/[1-9]/.test(digits.slice(3)) ? 1 : 0)
 }

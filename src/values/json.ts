@@ -3,7 +3,7 @@ import type { Json } from '../errors.ts'
 /** The type of a `T` after JSON.stringify and JSON.parse: dates are strings, methods and undefined are removed. */
 export type Jsonified<T> = unknown extends T
   ? T
-  : // Checked first: otherwise a recursive JSON type would expand without end.
+  : // Check this case first: otherwise a recursive JSON type would expand without end.
     T extends Json
     ? T
     : T extends { toJSON(key: never): infer J }
@@ -18,12 +18,12 @@ export type Jsonified<T> = unknown extends T
               ? JsonifiedObject<T>
               : never
 
-/** Values that JSON omits from objects, and writes as null in arrays. */
+/** Values that JSON.stringify omits from objects and writes as null in arrays. */
 type Dropped = undefined | symbol | ((...args: never[]) => unknown)
 
 type JsonifiedItem<T> = unknown extends T ? T : T extends Dropped ? null : Jsonified<T>
 
-/** A property whose type includes a dropped value is optional in the result. */
+/** An object after JSON. A property whose type includes a `Dropped` value is optional in the result. */
 type JsonifiedObject<T> = Flat<
   { [K in keyof T as Sent<T, K, 'always'>]: JsonifiedProperty<T[K]> } & {
     [K in keyof T as Sent<T, K, 'perhaps'>]?: JsonifiedProperty<T[K]>

@@ -16,7 +16,10 @@ export function checkTopicName(name: unknown): string {
   )
 }
 
-/** 1–256 bytes of UTF-8, no control characters, not '.' or '..' (a key is a path segment of the HTTP API). */
+/**
+ * Throws unless the key has 1–256 bytes of UTF-8 and no control characters. Refuses '.' and '..', because a key is a
+ * path segment of the HTTP API.
+ */
 export function checkKey(key: unknown, field = 'key'): string {
   const problem =
     textProblem(key, KEY_BYTES_MAX) ?? (key === '.' || key === '..' ? 'it is a path trick' : null)
@@ -24,7 +27,9 @@ export function checkKey(key: unknown, field = 'key'): string {
   throw new TocsinError('bad-key', `${field}: ${describeValue(key)} is not a key: ${problem}`, { field })
 }
 
-/** Returns the tags sorted, without duplicates, frozen; null if there are none, so that an untagged task stores nothing. */
+/**
+ * Returns the tags as a frozen array, sorted and without duplicates. Returns null if there are no tags, to save memory.
+ */
 export function checkTags(tags: unknown, field = 'tags'): readonly string[] | null {
   if (tags === undefined) return null
   if (!Array.isArray(tags)) throw badTags(field, `expected an array of text, got ${describeValue(tags)}`)
@@ -44,7 +49,7 @@ function badTags(field: string, message: string): TocsinError {
   return new TocsinError('bad-tags', `${field}: ${message}`, { field })
 }
 
-/** A prefix is the whole part of a key before its first ':'. */
+/** Throws unless the text can be a prefix: the whole part of a key before its first ':'. */
 export function checkPrefix(prefix: unknown, field = 'prefix'): string {
   const problem =
     textProblem(prefix, KEY_BYTES_MAX) ??

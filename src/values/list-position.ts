@@ -1,6 +1,8 @@
-/** The order of listings, the same in all stores: by ring time, then by failures, then by the bytes of the key. */
+/**
+ * The order of listings, which is the same in all stores: by ring time, then by failures, then by the bytes of the key.
+ */
 
-/** The position of a task in a listing: what a cursor holds. */
+/** The position of a task in a listing. A cursor encodes a position. */
 export interface ListPosition {
   readonly ringMs: number
   readonly failures: number
@@ -14,8 +16,8 @@ interface Listed extends ListPosition {
 }
 
 export function positionOf({ ringMs, failures, key, state, generation = 0 }: Listed): ListPosition {
-  // Ended tasks are ordered by the time of their end, not by failures. Several tasks of one key may have ended in the same
-  // millisecond, so their generation takes the place of failures.
+  // Ended tasks are ordered by the time of their end, not by failures. Several tasks of one key may have ended in the
+  // same millisecond, so their generation takes the place of failures.
   const isLive = state === 'pending' || state === 'claimed'
   return { ringMs, failures: isLive ? failures : generation, key }
 }
@@ -30,16 +32,18 @@ interface RingOrder {
   readonly key: string
 }
 
-/** Compares hints: by ring time, then by cell and key. */
+/** Compares hints by ring time, then by cell, then by key. */
 export function compareFrontiers(a: RingOrder, b: RingOrder): number {
-  // Not `a - b`: the frontier before all hints is -Infinity, and the difference of two of them is NaN.
+  // Do not subtract: the ring time of the frontier before all hints is -Infinity, and -Infinity - -Infinity is NaN.
   if (a.ringMs !== b.ringMs) return a.ringMs < b.ringMs ? -1 : 1
   return a.cell - b.cell || compareKeys(a.key, b.key)
 }
 
 const SURROGATE = /[\ud800-\udfff]/
 
-/** Compares by UTF-8 bytes. JavaScript compares UTF-16 units, which gives another order only above U+FFFF. */
+/**
+ * Compares by UTF-8 bytes. JavaScript compares UTF-16 units. The two orders differ only for characters above U+FFFF.
+ */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0
   if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))

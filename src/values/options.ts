@@ -2,7 +2,7 @@ import { describeValue, type ErrorCode, TocsinError } from '../errors.ts'
 
 const NAME_LENGTH_MAX = 64
 
-/** Throws if `value` is not a plain object or has an unknown property: a typo must not be ignored. */
+/** Throws if `value` is not a plain object or has an unknown property, so that a typo is not ignored. */
 export function checkOptions(
   value: unknown,
   known: readonly string[],
@@ -49,20 +49,23 @@ export function needsLedger(what: string): TocsinError {
   return new TocsinError('ledger-required', message)
 }
 
-/** Checks the tag, not the prototype: an object literal of another realm (a test runner's sandbox) has another prototype. */
+/**
+ * Returns true for a plain object. Does not check the prototype, because an object literal of another realm (a test
+ * runner's sandbox) has another prototype.
+ */
 function isPlain(value: unknown): value is object {
   return Object.prototype.toString.call(value) === '[object Object]'
 }
 
-/** Returns the known name that `name` is a likely misspelling of; null if there is none. */
+/** Returns the known name that `name` probably misspells; null if there is no similar name. */
 export function nearest(name: string, known: readonly string[]): string | null {
-  // A name of this length is no misspelling, and the edit distance takes quadratic time.
+  // Skip long names: they are no misspellings, and computing the edit distance takes quadratic time.
   if (name.length > NAME_LENGTH_MAX) return null
   const lower = name.toLowerCase()
   let best: string | null = null
   let bestDistance = (name.length < 3 ? 1 : Math.max(2, Math.ceil(name.length / 3))) + 1
   for (const candidate of known) {
-    // A name of very different length is another word: 'data' is not a misspelt 'at'.
+    // Skip names of very different length, because they are other words: 'data' is not a misspelt 'at'.
     if (Math.abs(candidate.length - name.length) > Math.max(1, Math.floor(name.length / 3))) continue
     const distance = editDistance(lower, candidate.toLowerCase())
     if (distance < bestDistance) {

@@ -1,20 +1,23 @@
 import { describeError, TocsinError } from '../errors.ts'
 
-/** Most bytes of a payload as UTF-8 JSON. Store larger values elsewhere, and reference them in the payload. */
+/** Maximum size of a payload as UTF-8 JSON. Store larger values elsewhere, and reference them in the payload. */
 export const PAYLOAD_BYTES_MAX = 65_536
 
-/** Deeper than real documents, and far below the depth at which JSON.stringify overflows the stack (about 5,000). */
+/**
+ * Maximum nesting depth of a payload. Real documents are less deep, and JSON.stringify overflows the stack only at a
+ * depth of about 5,000.
+ */
 export const PAYLOAD_DEPTH_MAX = 100
 const TOO_DEEP = `it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep`
 
 /**
- * Returns the payload as stored: JSON text. Throws if JSON cannot represent the value. Values that JSON converts (NaN to
- * null, a Date to text) arrive converted.
+ * Returns the JSON text that is stored for a payload. Throws if JSON cannot represent the value. Handlers get the
+ * values as JSON converts them: null for NaN, text for a Date.
  */
 export function encodePayload(payload: unknown, field = 'payload'): string {
   const text = stringify(payload, field)
   if (text.length * 3 > PAYLOAD_BYTES_MAX) checkSize(text, field)
-  // A document of n characters is at most n / 2 levels deep, so most payloads are too short to need the count.
+  // JSON text of n characters is at most n / 2 levels deep, so most payloads are too short to need this check.
   if (text.length > PAYLOAD_DEPTH_MAX * 2 && depthOf(text) > PAYLOAD_DEPTH_MAX) throw refusal(field, TOO_DEEP)
   if (text.includes('__proto__') && hasProtoKey(JSON.parse(text)))
     throw refusal(field, "it has a key named '__proto__', which turns into an attack when objects are merged")
@@ -32,7 +35,7 @@ function stringify(payload: unknown, field: string): string {
   } catch (thrown) {
     if (thrown instanceof RangeError && /call stack/.test(thrown.message))
       throw refusal(field, TOO_DEEP, thrown)
-    // A cycle, a BigInt, or a toJSON that throws: V8's message names it.
+    // V8's message names the cause: a cycle, a BigInt, or a toJSON that throws.
     throw refusal(field, describeError(thrown), thrown)
   }
   if (text === undefined) throw refusal(field, `JSON has no ${typeof payload}; use null for 'nothing'`)
@@ -46,7 +49,7 @@ function checkSize(text: string, field: string): void {
   throw new TocsinError('payload-too-large', message, { field, bytes, limit: PAYLOAD_BYTES_MAX })
 }
 
-/** Counts brackets outside of string literals, in one pass and without allocation. */
+/** Returns the nesting depth of JSON text. Counts brackets outside of string literals, without allocating memory. */
 function depthOf(text: string): number {
   let depth = 0
   let deepest = 0

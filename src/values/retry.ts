@@ -1,4 +1,4 @@
-/** How long a failed task waits before its next attempt. Times in ms. */
+/** How long a failed task waits before its next attempt, in ms. */
 export interface RetryPolicy {
   readonly maxAttempts: number
   readonly backoff: 'exponential' | 'fixed'
@@ -8,9 +8,11 @@ export interface RetryPolicy {
   readonly jitter: number
 }
 
-/** Returns the wait after a failed attempt. `failures` includes that attempt. `fraction` is a random number, 0 ≤ x < 1. */
+/**
+ * Returns the wait after a failed attempt. `failures` includes that attempt. `fraction` is a random number, 0 ≤ x < 1.
+ */
 export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
-  // 2^60 ms is over any maxMs; the limit keeps the power finite for 999 failures.
+  // Limit the exponent, because 2^999 · minMs could be Infinity. 2^60 ms is longer than any maxMs.
   const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 60)
   const plainMs = Math.min(policy.minMs * growth, policy.maxMs)
   return Math.round(plainMs * (1 + policy.jitter * (2 * fraction - 1)))

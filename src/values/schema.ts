@@ -1,22 +1,25 @@
-/** Validates payloads against the topic's schema, as JSON delivers them, when they are scheduled and when they are delivered. */
+/**
+ * Validates payloads against the topic's schema, when a task is scheduled and again when it is delivered. The schema
+ * gets the payload as parsed from its JSON text.
+ */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { type Clock, withDeadline } from '../clock.ts'
 import { boundedText, describeError, TocsinError } from '../errors.ts'
 import { decodePayload } from './payload.ts'
 
-/** The payload for the handler, or why the schema refuses the stored one. */
+/** The payload for the handler, or the reason why the schema refuses the stored payload. */
 export type Decoded<Out> = { readonly payload: Out } | { readonly problem: string }
 
-/** Deadline of an async schema. */
+/** The time limit for the answer of an async schema. */
 const ANSWER_MS = 10_000
 
-/** Settles as `answer` does, or rejects with 'timeout' after `ANSWER_MS`. */
+/** Returns the result of `answer`, or rejects with 'timeout' after `ANSWER_MS`. */
 export function inTime<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   const late = () => new TocsinError('timeout', 'payload: the schema did not answer within 10s')
   return withDeadline(clock, ANSWER_MS, answer, late)
 }
 
-/** Throws 'bad-payload', or rejects with it if the schema is async, if the schema refuses the payload. */
+/** Throws 'bad-payload' if the schema refuses the payload. With an async schema, rejects with 'bad-payload' instead. */
 export function checkAgainst(schema: StandardSchemaV1 | null, body: string): void | Promise<void> {
   if (schema === null) return
   const decoded = decodeBody(schema, body)
@@ -24,8 +27,8 @@ export function checkAgainst(schema: StandardSchemaV1 | null, body: string): voi
 }
 
 /**
- * Returns the parsed payload, or a problem if the schema refuses it (the task is dead then, and keeps its payload). Never
- * throws: a schema that throws or returns an invalid result counts as a refusal.
+ * Returns the parsed payload, or a problem if the schema refuses the payload. Never throws: if the schema throws or
+ * returns an invalid result, this counts as a refusal. On delivery, a refused task is dead and keeps its payload.
  */
 export function decodeBody<Out>(
   schema: StandardSchemaV1<unknown, Out> | null,
@@ -44,7 +47,7 @@ export function decodeBody<Out>(
   }
 }
 
-/** True for the promises of any library and realm. */
+/** Returns true for the promises of any library and realm. */
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function'
 }
@@ -59,7 +62,7 @@ function refuse(decoded: Decoded<unknown>): void {
   throw new TocsinError('bad-payload', message, { field: 'payload' })
 }
 
-/** Throws if the result is invalid; the caller takes that as a refusal. */
+/** Converts the result of a schema. Throws if the result is invalid, which the caller treats as a refusal. */
 function read<Out>(answer: unknown): Decoded<Out> {
   const result = answer as StandardSchemaV1.Result<Out>
   if (result.issues === undefined) {

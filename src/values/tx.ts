@@ -6,7 +6,10 @@ export interface Tx {
   totalCount?: 'a pool is not a transaction'
 }
 
-/** The `tx` of a handler with `transaction: true`: a connection of pg, in the transaction that also records the outcome. */
+/**
+ * The `tx` of a handler with `transaction: true`: a connection of pg in a transaction. The same transaction records the
+ * outcome of the task.
+ */
 export interface HandlerTx extends Tx {
   query<Row extends object = Record<string, unknown>>(
     text: string,

@@ -1,2 +1,2 @@
-/** The version in package.json; a test compares the two. */
+/** The version in package.json. A test checks that the two versions are equal. */
 export const VERSION = '0.1.0'
