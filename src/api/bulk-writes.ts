@@ -22,9 +22,7 @@ interface BulkWrite {
   readonly step: (places: Place[]) => Promise<void>
 }
 
-/**
- * Writes to all tasks with a tag or a prefix, and to dead tasks. Finds the tasks first, then writes to them in batches.
- */
+/** Writes to all tasks with a tag or a prefix, and to dead tasks. Finds the tasks first, then writes in batches. */
 export class BulkWrites {
   readonly #name: string
   readonly #parts: WriteParts

@@ -5,9 +5,7 @@ import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
 import { BATCH_MAX } from '../lib/batch-max.ts'
 
-/**
- * Maximum number of batches that are sent and not yet answered. The store works while the next batches are prepared.
- */
+/** Maximum number of batches sent and not yet answered. The store works while the next batches are prepared. */
 const UNANSWERED_MAX = 32
 
 /**

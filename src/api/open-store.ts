@@ -64,9 +64,7 @@ const WAIT_REPLICAS_MAX = 100
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
-/**
- * A store, and the board of its cluster in the same database. Without a board, the process is not part of a cluster.
- */
+/** A store, and the board of its cluster in the same database. Without a board, the process is in no cluster. */
 export interface OpenedStore {
   readonly store: TaskStore
   readonly board?: Board

@@ -236,9 +236,7 @@ export class TopicSettings {
     if (this.#record === null && this.#isDeclared) this.create()
   }
 
-  /**
-   * Starts to create the topic, unless it exists or is being created. The node that creates the topic fixes `slotBy`.
-   */
+  /** Starts to create the topic, unless it exists or is being created. The node that creates it fixes `slotBy`. */
   create(): void {
     if (this.#record !== null || this.#creating !== null) return
     const { slots, slotBy } = this.#settings

@@ -22,17 +22,13 @@ import type { BulkScheduled, WriteOptions } from './topic.ts'
 
 export interface WriteParts extends EntryParts {
   readonly store: TaskStore
-  /**
-   * Throws 'closed' after the Tocsin was closed, and 'bad-topic' if the code and the cluster disagree about `slotBy`.
-   */
+  /** Throws 'closed' if the Tocsin was closed, and 'bad-topic' if the code and the cluster differ in `slotBy`. */
   readonly checkOpen: () => void
 }
 
 /** The two ways to carry out a write. */
 interface Write<T> {
-  /**
-   * Writes in the caller's transaction. Must start the write before it returns: the transaction may end right after.
-   */
+  /** Writes in the caller's transaction. Must start to write before it returns: the transaction may end then. */
   readonly within: (tx: StoreTransaction) => Promise<T>
   /** Writes without a transaction of the caller. */
   readonly alone: () => Promise<T>
@@ -62,10 +58,7 @@ export class TopicWrites<In> {
     this.#builder = new EntryBuilder(definition, parts)
   }
 
-  /**
-   * `schedule` and `cancel` are not `async`. This saves a promise and a microtask per call, with some 100,000 calls per
-   * second.
-   */
+  /** `schedule` and `cancel` are not `async`, to save a promise and a microtask in each of 100,000 calls a second. */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled> {
     if (options === undefined) return this.#alone(() => this.#scheduleOne(task), true)
     return this.run(options, {

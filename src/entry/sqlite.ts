@@ -4,9 +4,7 @@ import { pathOf, SqliteConfig, type SqliteOptions } from '../ledgers/sqlite/opti
 export type { SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
 export type { SqliteConfig }
 
-/**
- * Returns a ledger for `Tocsin.open({ ledger: sqlite({ database }) })`. `{ tx: database }` writes in your transactions.
- */
+/** Returns a ledger for `Tocsin.open({ ledger: sqlite({ database }) })`. Use `{ tx: database }` in a transaction. */
 export function sqlite(options: SqliteOptions): SqliteConfig {
   // Check now, so that the stack trace shows the wrong call. `open` checks again: the database may be closed by then.
   pathOf(options)

@@ -65,9 +65,7 @@ class ItemList<I, A> implements BatchBody<I, A> {
   }
 }
 
-/**
- * One call of `Batcher.add`. Its items may be in several queues and batches. It ends when its last item is answered.
- */
+/** One call of `Batcher.add`. Its items may be in several batches. It ends when its last item is answered. */
 class PendingCall<A> {
   readonly #answers: A[]
   readonly #resolve: (answers: A[]) => void

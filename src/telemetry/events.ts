@@ -43,8 +43,7 @@ export class Announcer {
   on<N extends EventName>(name: N, listener: Listener<N>): () => void {
     const listeners = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, listeners)
-    // Each registration adds a function of its own: if a listener is registered twice, each registration ends
-    // separately.
+    // Each registration adds a function of its own, so that a listener that was added twice can be removed once.
     const own = (event: TocsinEvents[EventName]) => listener(event as TocsinEvents[N])
     listeners.add(own)
     return () => void listeners.delete(own)

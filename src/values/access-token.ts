@@ -27,9 +27,7 @@ export interface AccessToken {
   readonly bodyBytesMax: number | null
 }
 
-/**
- * Compares tokens, the oldest first. The databases do not sort tokens, because each database collates ids differently.
- */
+/** Compares tokens, the oldest first. Databases do not sort tokens, because each of them collates ids differently. */
 export function byCreation(a: AccessToken, b: AccessToken): number {
   return a.createdMs - b.createdMs || (a.id < b.id ? -1 : Number(a.id > b.id))
 }

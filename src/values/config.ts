@@ -20,13 +20,11 @@ export interface TopicConfig {
    * 'key' by default. Fixed when the topic is created.
    */
   readonly slotBy?: SlotBy | undefined
-  /**
-   * Maximum number of tasks in one call of a batch handler: 1–10,000; 500 by default. One claim takes at most 1,000.
-   */
+  /** Maximum number of tasks per call of a batch handler: 1–10,000; 500 by default. A claim takes at most 1,000. */
   readonly batchSize?: number | undefined
   /**
-   * How long a claim holds a task before another consumer may claim the task. The lease is extended while a handler
-   * runs. 30s by default.
+   * How long a claim holds a task before another consumer may claim the task: 30s by default. The lease is extended
+   * while the handler runs.
    */
   readonly lease?: Duration | undefined
   /** How long a handler may run before the attempt counts as failed. 5m by default. */
@@ -221,10 +219,7 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
   }
 }
 
-/**
- * Merges two layers field by field, also within `retry`: `maxAttempts: 3` in the code keeps the defaults of `min` and
- * `max`.
- */
+/** Merges two layers field by field, also within `retry`: `maxAttempts: 3` in the code keeps the default `min`. */
 function layered(under: TopicConfig, over: TopicConfig): TopicConfig {
   const retry =
     under.retry === undefined && over.retry === undefined ? {} : { retry: { ...under.retry, ...over.retry } }

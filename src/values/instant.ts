@@ -34,7 +34,7 @@ function rawMs(value: Instant, field: string): number {
   throw refuse(value, field, 'use a Date, milliseconds since 1970, RFC 3339 text, or a Temporal.Instant')
 }
 
-/** Rounds up to whole ms. Temporal rounds `epochMilliseconds` down, so this needs `epochNanoseconds`. */
+/** Rounds up to whole ms if the nanoseconds are readable. Temporal itself rounds `epochMilliseconds` down. */
 function temporalMs(value: { epochMilliseconds: number; epochNanoseconds?: unknown }): number {
   const nanoseconds = value.epochNanoseconds
   const cut = typeof nanoseconds === 'bigint' && nanoseconds % 1_000_000n !== 0n
@@ -65,7 +65,7 @@ function textMs(text: string, field: string): number {
   return wallMs - offsetMs(offset, text, field) + fractionMs(fraction)
 }
 
-/** Rounds the digits of a fraction of a second up to whole ms. Uses no floating point, because it is not exact. */
+/** Rounds the digits of a fraction of a second up to whole ms. Compares digits: floating point is not exact. */
 function fractionMs(digits: string): number {
   return Number(digits.slice(0, 3).padEnd(3, '0')) + (/[1-9]/.test(digits.slice(3)) ? 1 : 0)
 }

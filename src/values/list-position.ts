@@ -1,6 +1,4 @@
-/**
- * The order of listings, which is the same in all stores: by ring time, then by failures, then by the bytes of the key.
- */
+/** The order of listings, the same in all stores: by ring time, then by failures, then by the bytes of the key. */
 
 /** The position of a task in a listing. A cursor encodes a position. */
 export interface ListPosition {
@@ -41,9 +39,7 @@ export function compareFrontiers(a: RingOrder, b: RingOrder): number {
 
 const SURROGATE = /[\ud800-\udfff]/
 
-/**
- * Compares by UTF-8 bytes. JavaScript compares UTF-16 units. The two orders differ only for characters above U+FFFF.
- */
+/** Compares by UTF-8 bytes. JavaScript compares UTF-16 units; the orders differ only for characters above U+FFFF. */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0
   if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b))

@@ -1,11 +1,6 @@
-/**
- * The rules by which a task rings again after its lease expired. Used by the stores that rescue tasks in JavaScript.
- */
+/** The rules by which a task rings again after its lease expired, for the stores that rescue tasks in JavaScript. */
 
-/**
- * The maximum number of expired claims whose tasks one claim call rescues. The limit keeps the call short after a crash
- * or a stall.
- */
+/** The maximum number of expired claims that one claim call rescues. Keeps the call short after a crash or a stall. */
 export const RESCUES_PER_CLAIM = 4
 
 /** The number of lost leases in a row after which a task is a suspect. A suspect is claimed alone. */
@@ -21,10 +16,7 @@ export const RESCUE_DOUBLINGS_MAX = 4
 
 const GOLDEN = 0.6180339887498949
 
-/**
- * Returns the next fraction of the spread. Steps by the golden ratio from a random start keep the tasks of one batch
- * far apart.
- */
+/** Returns the next fraction. Steps by the golden ratio, from a random start, keep the tasks of a batch far apart. */
 export function nextSpread(spread: number): number {
   return (spread + GOLDEN) % 1
 }

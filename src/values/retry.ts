@@ -8,9 +8,7 @@ export interface RetryPolicy {
   readonly jitter: number
 }
 
-/**
- * Returns the wait after a failed attempt. `failures` includes that attempt. `fraction` is a random number, 0 ≤ x < 1.
- */
+/** Returns the wait after a failed attempt. `failures` counts that attempt too. `fraction` is random, 0 ≤ x < 1. */
 export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
   // Limit the exponent, because 2^999 · minMs could be Infinity. 2^60 ms is longer than any maxMs.
   const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 60)

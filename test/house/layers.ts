@@ -1,17 +1,20 @@
 /**
- * House rule 'one way': imports in src/ point one way, from what runs to what is pure.
+ * House rule 'one way': imports in src/ point one way, from the layers that run the program to the pure layers. In this
+ * drawing every import points to the left:
  *
- *   core  <-  lib  <-  values  <-  ports  <-  adapters, store, consume, cluster  <-  api  <-  server, testing  <-  cli
+ *   core  <-  lib  <-  values  <-  ports  <-  telemetry
+ *         <-  timetables, boards, store, consume, cluster  <-  ledgers, pull
+ *         <-  api  <-  index, server, client  <-  testing, entry  <-  cli
  *
- * One row per folder, and three for the files at the root. A file may import its own row and the rows that its row
- * lists. A new folder needs a row, or the test that reads this table fails.
+ * The table LAYERS has one row per folder, and three rows for the files at the root of src/. A file may import files of
+ * its own row and of the rows in `mayImport`. The test fails if a folder has no row.
  */
 type Layer = { files: RegExp; mayImport: string[] }
 
 const PURE = ['core', 'lib', 'values']
 const COMMON = [...PURE, 'ports', 'telemetry']
 
-/** The first row that matches a path is its layer. */
+/** The layers by name. The layer of a file is the first row whose `files` matches its path. */
 const LAYERS: Record<string, Layer> = {
   core: { files: /^src\/(errors|clock|random)\.ts$/, mayImport: [] },
   lib: { files: /^src\/lib\//, mayImport: ['core'] },
@@ -43,10 +46,10 @@ const LAYERS: Record<string, Layer> = {
 /** Packages that belong to tests. */
 const TEST_PACKAGES = /^(vitest|@vitest\/)/
 
-/** Every import of `files` (path to source, paths relative to the root) that points the wrong way, in words. */
+/** Returns a message for each forbidden import of `files`, a map from the path of a file to its source text. */
 export function violations(files: Map<string, string>): string[] {
   return [...files].flatMap(([path, source]) => {
-    // A test may reach for anything, such as a contract suite or the testing kit.
+    // A test may import anything, such as a contract suite or the testing kit.
     if (path.endsWith('.test.ts')) return []
     const layer = layerOf(path)
     if (layer === undefined) return [`${path} is in no layer: add its folder to the table`]
@@ -77,9 +80,9 @@ function layerOf(path: string): string | undefined {
 }
 
 /**
- * What a source imports: `import … from`, `export … from`, `import '…'`, `import('…')`, with types counted too,
- * since a type ties two files together as well. Read with patterns rather than a parser: the formatter leaves these
- * few shapes, and an import inside a comment is dropped with the comment.
+ * Returns the targets of all imports of a source text: `import … from`, `export … from`, `import '…'`, `import('…')`.
+ * Imports of types count too, because a type also makes one file depend on another. Regular expressions are enough: the
+ * formatter allows only these few forms, and comments are removed first.
  */
 export function importsOf(source: string): string[] {
   const code = source.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/^\s*\/\/.*$/gm, '')
