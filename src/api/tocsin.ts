@@ -161,11 +161,7 @@ export class Tocsin implements AsyncDisposable {
     return this.#parts.store.nowMs()
   }
 
-  /**
-   * Returns how far the loading of hints is behind the clock; null if there is no ledger, or no consumer in this
-   * process.
-   * @internal
-   */
+  /** @internal Returns how far the loading of hints lags; null without a ledger or a consumer in this process. */
   loaderLagMs(topic: string): number | null {
     return this.#parts.store.features.loaderLagMs(topic)
   }
@@ -346,7 +342,7 @@ function checkDefinition(given: unknown): TopicDefinition<unknown, unknown> {
   )
 }
 
-/** Throws if two declarations of one topic differ. Otherwise, the last call would decide which one is in force. */
+/** Throws if two declarations of one topic differ: the order of the calls must not decide which settings apply. */
 function checkSameDefinition(
   known: TopicDefinition<unknown, unknown>,
   given: TopicDefinition<unknown, unknown>,

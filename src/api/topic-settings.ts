@@ -105,8 +105,8 @@ export class TopicSettings {
   }
 
   /**
-   * Throws if the code's `slotBy` conflicts with the record, or if the topic could not be created: then its `slotBy` is
-   * unknown.
+   * Throws if the code's `slotBy` conflicts with the record. Also throws if the topic could not be created, because its
+   * `slotBy` is then unknown.
    */
   checkCreated(): void {
     this.check()
@@ -250,8 +250,7 @@ export class TopicSettings {
       },
     )
     this.#creating = creating
-    // Clear #creating one turn later: writes that waited must reach the store before writes that are called from now
-    // on.
+    // Clear #creating one turn later: writes that waited must reach the store before later writes.
     void creating
       .then(() => this.#configs.turn())
       .then(() => {
@@ -272,7 +271,7 @@ export class TopicSettings {
   /** Creates the topic if it does not exist, and reads its record from the board. */
   async #ensureCurrent(): Promise<void> {
     await this.#ensureCreated()
-    // Another node may have just changed the record. By an old copy, there could seem to be nothing to change.
+    // Read the record: another node may have just changed it, and with an old copy a needed change could be skipped.
     await this.#configs.refresh()
   }
 
@@ -301,7 +300,7 @@ export class TopicSettings {
     )
   }
 
-  /** Logs and emits a 'drift' event for each code value that is not in force. Does so once until the values change. */
+  /** Logs a warning and emits 'drift' for each code value that is not in force. Does not repeat unchanged values. */
   #announceDrift(): void {
     const rows = driftOf(this.#layer, this.view().effective)
     const drift = JSON.stringify(rows)

@@ -28,7 +28,7 @@ export interface WriteParts extends EntryParts {
 
 /** The two ways to carry out a write. */
 interface Write<T> {
-  /** Writes in the caller's transaction. Must start to write before it returns: the transaction may end then. */
+  /** Writes in the caller's transaction. Must start the write synchronously: the transaction may end right after. */
   readonly within: (tx: StoreTransaction) => Promise<T>
   /** Writes without a transaction of the caller. */
   readonly alone: () => Promise<T>
@@ -197,7 +197,7 @@ export class TopicWrites<In> {
     return this.#parts.store.features.within(options.tx)
   }
 
-  /** Starts to create the topic if it does not exist. A topic that is used only by its name is created in this way. */
+  /** Starts to create the topic if it does not exist. The first schedule() of a bare topic name creates the topic. */
   #createTopic(): void {
     const { settings } = this.#parts
     if (settings.isUnknown && settings.creating === null) settings.create()
@@ -303,7 +303,7 @@ export class TopicWrites<In> {
   }
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {
-    // Check as late as here: the write may have waited while the topic was being created.
+    // Check only now: the write may have waited while the topic was being created.
     this.#parts.settings.checkCreated()
     return this.#parts.store.schedule(this.#name, entries, this.#mergeMs)
   }

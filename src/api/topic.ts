@@ -121,7 +121,9 @@ export interface Topic<In, Out> {
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
-  /** Returns null if the key has no live and no dead task. With a ledger, also finds the last ended task of the key. */
+  /**
+   * Finds the live or dead task of a key, and with a ledger also its last ended task. Returns null if there is none.
+   */
   get(key: string): Promise<TaskInfo<Out> | null>
   /**
    * Returns one page of tasks, earliest first. Pass the returned `cursor` to get the next page; it is null if there are
