@@ -37,8 +37,8 @@ export type Shift = { readonly shift: string; readonly delay?: undefined; readon
 export interface WriteOptions {
   /**
    * The caller's transaction in the database of the ledger. One of: a client of pg; the transaction of an ORM,
-   * converted by `fromDrizzle`, `fromKnex`, `fromKysely` or `fromPrisma`; the better-sqlite3 database that was passed
-   * as the ledger.
+   * converted by `fromDrizzle`, `fromKnex`, `fromKysely` or `fromPrisma`; a better-sqlite3 database that shares the
+   * ledger's file.
    */
   readonly tx?: Tx | SqliteDatabase | undefined
 }
@@ -121,9 +121,7 @@ export interface Topic<In, Out> {
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
-  /**
-   * Finds the live or dead task of a key, and with a ledger also its last ended task. Returns null if there is none.
-   */
+  /** Finds the live or dead task of a key; with a ledger, also its last ended task. Returns null if there is none. */
   get(key: string): Promise<TaskInfo<Out> | null>
   /**
    * Returns one page of tasks, earliest first. Pass the returned `cursor` to get the next page; it is null if there are

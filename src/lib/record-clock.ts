@@ -6,8 +6,8 @@ const SLOWEST = 1 - 1e-3
 /**
  * Estimates the time of a server: the time in the server's last answer, plus the time since that answer by our
  * monotonic clock. The wall clock of this machine is not used. `now` is behind the server's clock by the latency of the
- * answer, and never ahead. So no decision by `now` is early. A server that can use its own clock for a decision does
- * so.
+ * answer, and never ahead. So no decision by `now` is early. Where the server itself decides,
+ * it uses its own clock.
  */
 export class RecordClock {
   readonly #clock: Clock

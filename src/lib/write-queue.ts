@@ -1,8 +1,8 @@
 /**
  * Makes writes take effect in call order, even if the caller does not await one write before the next. A store keeps
  * the order of the calls that it gets, so most writes call the store at once and are never queued. Only a write that
- * must wait before it calls the store (for an async schema, or between the batches of a bulk call) makes all later
- * writes wait.
+ * must wait before it calls the store makes all later writes wait. Such a write has an async schema, or is a bulk call
+ * of several batches.
  */
 export class WriteQueue {
   /** Resolves when the last queued write has ended; null if no write is queued. */
