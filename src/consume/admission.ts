@@ -1,4 +1,7 @@
-/** The checks before a handler starts: is the task still ours, is it too late, does its payload fit the schema? */
+/**
+ * The checks before a handler starts: Does the claim still hold the task? Is the task too late? Does its payload fit
+ * the schema?
+ */
 import type { Clock } from '../clock.ts'
 import type { Task } from '../task.ts'
 import type { SettleOutcome } from '../timetable.ts'
@@ -13,18 +16,18 @@ import type { Reporter } from './reporter.ts'
 export interface AdmissionParts<Out> {
   readonly topic: string
   readonly clock: Clock
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
   readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
 }
 
-/** A task that may start, and what its handler gets. */
+/** A task that may start, and the argument of its handler. */
 export interface Admitted<Out> {
   readonly held: HeldTask
   readonly task: Task<Out>
 }
 
-/** No handler starts in the last tenth of a lease, or in its last second if that is shorter. */
+/** The maximum of the margin: no handler starts in the last tenth of a lease, or in the last second of a long lease. */
 const MARGIN_MS_MAX = 1_000
 
 export class Admission<Out> {
@@ -40,7 +43,10 @@ export class Admission<Out> {
     this.#reporter = reporter
   }
 
-  /** Returns null if the task must not start; then its outcome is decided. Returns a promise only for async schemas. */
+  /**
+   * Checks a task before its handler starts. Returns null if the task must not start: then its outcome is decided
+   * already. Returns a promise only if the schema is async.
+   */
   admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
     const { clock, settings, decode } = this.#parts
     const { leaseMs, late } = settings()
@@ -63,9 +69,9 @@ export class Admission<Out> {
   }
 
   /**
-   * Returns false if the task was cancelled or replaced, or its lease may be over, and gives the task back: if another
-   * process has the task by now, that is 'stale' and changes nothing. Check again after every schema or guard that was
-   * awaited.
+   * Returns false and gives the task back if the task was cancelled or replaced, or if its lease may have expired. If
+   * another process holds the task by now, giving it back changes nothing: the store answers 'stale'. Call this again
+   * each time after a schema or a guard was awaited.
    */
   isStillOurs(held: HeldTask): boolean {
     const { clock, settings } = this.#parts
@@ -88,9 +94,9 @@ export class Admission<Out> {
 }
 
 /**
- * Returns false if the task was cancelled or replaced, or if its lease is over or nearly so: another process may have the
- * task by then. The lease counts from before the claim was sent. This catches a process that was suspended, or whose event
- * loop was blocked.
+ * Returns false if the task was cancelled or replaced, or if its lease has expired or is about to expire: another
+ * process may then claim the task. The lease counts from before the claim was sent. This check stops a process that was
+ * suspended, or whose event loop was blocked, from running tasks that it lost.
  */
 function isOurs({ claim, trustedUntilMs, isFenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
   if (isFenced) return false
@@ -98,7 +104,9 @@ function isOurs({ claim, trustedUntilMs, isFenced }: HeldTask, leaseMs: number, 
   return nowMs < untilMs - Math.min(leaseMs / 10, MARGIN_MS_MAX)
 }
 
-/** Applies the topic's `late` policy to a task that should have rung `behindMs` ago. Returns null if the task is to fire. */
+/**
+ * Applies the topic's `late` policy to a task that should have rung `behindMs` ago. Returns null if the task must fire.
+ */
 export function lateOutcome(late: Settings['late'], behindMs: number): SettleOutcome | null {
   if (late === null || late.then === 'fire' || behindMs <= late.afterMs) return null
   if (late.then === 'drop') return { kind: 'obsolete' }

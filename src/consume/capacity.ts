@@ -1,9 +1,10 @@
 /**
- * How many tasks a consumer may claim: one permit per concurrent handler call, and a prefetch that keeps the handlers busy
- * while the next claim is under way. A claimed task that waits here cannot run in another process, so never claim more.
+ * How many tasks a consumer may claim: one per free permit (a permit allows one handler call), and a prefetch that keeps
+ * the handlers busy while the next claim is under way. The consumer never claims more, because a claimed task that waits
+ * here cannot run in another process.
  *
  * Suspects (tasks whose lease was lost before, perhaps because they crashed their process) run alone, so that the next
- * lost lease can be blamed on them. `#alone` is the state of that:
+ * lost lease can be blamed on them. `#alone` tells whether a suspect runs alone:
  *
  *                        reserveAlone, consumer busy
  *      ┌──────────┐ ───────────────────────────────────▶ ┌──────────┐
@@ -26,33 +27,37 @@ import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
 import type { Settings } from '../values/config.ts'
 import { RateMeter } from './rate-meter.ts'
 
-/** The prefetch is at most this much work at the measured rate, at most a tenth of the lease, and at most this many batches. */
+/**
+ * The prefetch is at most the work of PREFETCH_MS at the measured rate, of a tenth of the lease, and PREFETCH_BATCHES
+ * batches.
+ */
 const PREFETCH_MS = 100
 const PREFETCH_BATCHES = 4
 
-/** With more than this many batches of unrecorded outcomes, nothing more is claimed. */
+/** A consumer with more than this many batches of unrecorded outcomes claims nothing more. */
 const UNRECORDED_BATCHES = 4
 
 /**
- * The capacity is shared by this many concurrent claims. If one claim took all of it, the other cells would wait for its
- * answer, and after a stall their overdue tasks would arrive one round trip after the other. A share is never cut below
- * the second figure.
+ * One claim gets this fraction of the free capacity: a quarter. If one claim took all of it, the other cells would wait
+ * for the answer of that claim. After a stall, their overdue tasks would arrive one round trip after the other. A share
+ * is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
  */
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
 /**
- * Where claims return few tasks, each reserves little more than that, so that many can be under way: beside the backlog of
- * another topic an answer takes long, and on-time tasks of 64 cells must not wait for four of them. A claim that comes
- * back full doubles the next reservation at once.
+ * The minimum share of one claim. If recent claims returned few tasks, a claim reserves twice their average, so that
+ * many claims fit into the capacity at the same time. This matters beside the backlog of another topic: answers take
+ * long there, and tasks of 64 cells that are due must not wait for four claims at a time. A claim that returns all that
+ * it reserved doubles the next reservation at once.
  */
 const SHARE_LEAST = 4
 const WEIGHT_OF_NEWEST = 0.2
 
-/** After one lease of waiting without becoming idle, suspects do not wait again for this many leases. */
+/** If a suspect waited for one lease and the consumer never became idle, suspects do not wait for this many leases. */
 const CROWDED_LEASES = 10
 
-/** A part of the capacity that is set aside for one claim, until `claimed`. */
+/** A part of the capacity that is reserved for one claim until `claimed` is called. */
 export type Reservation = LanesReservation | SuspectReservation
 
 export interface LanesReservation {
@@ -63,38 +68,44 @@ export interface LanesReservation {
 export interface SuspectReservation {
   readonly from: 'suspects'
   readonly limit: 1
-  /** True if other handlers run beside the suspect: then a lost lease must not be held against it. */
+  /** True if other handlers run at the same time: then a lost lease must not be blamed on the suspect. */
   readonly isAmongOthers: boolean
 }
 
 export class Capacity {
   readonly #clock: Clock
   readonly #settings: () => Settings
-  /** This node's part of the topic's rate. */
+  /** Returns this node's part of the topic's rate. */
   readonly #rate: () => Rate | null
   readonly #permits: number
   readonly #batched: boolean
   readonly #meter: RateMeter
   readonly #rateLimiter: RateLimiter
-  /** Callbacks of pullers that found no capacity, first come, first served. */
+  /** Callbacks of pullers that found no capacity. They are called in the order of their arrival. */
   readonly #waiting = new Set<() => void>()
-  /** Callbacks of pullers that have a suspect and wait for the consumer to be idle. */
+  /** Callbacks of pullers that have a suspect and wait until the consumer is idle. */
   readonly #waitingToBeAlone = new Set<() => void>()
   #alone: 'no' | 'wanted' | 'taken' = 'no'
   #aloneSinceMs = 0
-  /** End of 'wanted' and 'taken': neither a long handler nor a hanging suspect may hold up the others beyond one lease. */
+  /**
+   * The latest end of the state 'wanted' or 'taken', one lease after it began: neither a long handler nor a hanging
+   * suspect may delay other tasks for longer.
+   */
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
-  /** Until then suspects do not wait for an idle consumer: some handler always runs, for longer than a lease. */
+  /** Suspects do not wait for an idle consumer before this time, because some handler always ran for a whole lease. */
   #crowdedUntilMs = Number.NEGATIVE_INFINITY
   #lastSuspect: SuspectReservation | null = null
   #busy = 0
   #reserved = 0
-  /** Moving average of the tasks that a claim returns; Infinity before the first claim. */
+  /** The moving average of the number of tasks that a claim returns; Infinity before the first claim. */
   #perClaim = Number.POSITIVE_INFINITY
-  /** Tasks claimed and not started. */
+  /** The number of tasks that are claimed and not started. */
   queued = 0
-  /** Outcomes not recorded yet. Many of them mean a slow or unreachable timetable: more claims would not help. */
+  /**
+   * The number of outcomes that are not recorded yet. If it is high, the timetable is slow or unreachable, and more
+   * claims would not help.
+   */
   unrecorded = 0
 
   constructor(
@@ -122,7 +133,9 @@ export class Capacity {
     return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
   }
 
-  /** Reserves capacity for a claim. Returns null if there is none; `whenFree` is called when there is. */
+  /**
+   * Reserves capacity for a claim. Returns null if there is no capacity; then `whenFree` is called when there is some.
+   */
   reserve(whenFree: () => void): LanesReservation | null {
     const { batchSize } = this.#settings()
     if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#endAlone()
@@ -137,13 +150,13 @@ export class Capacity {
   }
 
   /**
-   * Reserves the whole consumer for one suspect: until the suspect ended, but for one lease at most, because a hanging
-   * suspect must not hold up the others. Afterwards ordinary work gets as much time as the suspect took. Returns null if
-   * the suspect has to wait; `whenIdle` is called when the consumer is idle.
+   * Reserves the whole consumer for one suspect until the suspect ends, but for at most one lease, because a hanging
+   * suspect must not delay other tasks for longer. Afterwards ordinary tasks get as much time as the suspect took.
+   * Returns null if the suspect has to wait; then `whenIdle` is called when the consumer is idle.
    *
-   * A suspect is judged only if it ran alone, so it waits until the consumer is idle. A consumer with handlers longer than
-   * a lease may never be idle, and suspects would wait forever: after one lease of waiting they run among others, and
-   * a lost lease is not held against them.
+   * A suspect can be blamed for a lost lease only if it ran alone, so it waits until the consumer is idle. A consumer
+   * whose handlers run longer than a lease may never be idle, and suspects would wait forever. After one lease of
+   * waiting, suspects therefore run beside other tasks, and a lost lease is not blamed on them.
    */
   reserveAlone(whenIdle: () => void): SuspectReservation | null {
     const nowMs = this.#clock.monotonicNow()
@@ -168,22 +181,25 @@ export class Capacity {
     return null
   }
 
-  /** Ends a reservation: its claim returned `taken` tasks, and what was reserved beyond that is free again. */
+  /** Ends the reservation of a claim that returned `taken` tasks. Reserved capacity that was not used is free again. */
   claimed({ limit }: Reservation, taken: number): void {
     this.#reserved -= limit
     if (limit > 1) this.#learn(limit, taken)
-    // A repeated claim may return more than was reserved for it this time.
+    // A repeated claim may return more tasks than were reserved for it this time.
     this.#rateLimiter.giveBack(Math.max(0, limit - taken))
   }
 
-  /** Lets ordinary work continue: the suspect ended, though other handlers may still run beside it. */
+  /** Ends the reservation of a suspect that ended, so that ordinary tasks run again. Other handlers may still run. */
   endAlone(suspect: SuspectReservation): void {
-    // A suspect that outlived its lease must not end the time of the next one.
+    // If this suspect ran longer than its reservation, another suspect may have the reservation now: do not end that
+    // one.
     if (this.#alone === 'taken' && suspect === this.#lastSuspect) this.#endAlone()
     this.offer()
   }
 
-  /** Returns the monotonic time at which `reserve` may succeed without a callback; Infinity for never. */
+  /**
+   * Returns the monotonic time at which `reserve` may succeed without a callback; Infinity if only a callback can tell.
+   */
   nextMs(): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone !== 'no') return this.#aloneUntilMs
@@ -191,7 +207,9 @@ export class Capacity {
     return Math.max(nowMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
   }
 
-  /** Returns when `reserveAlone` may succeed. Infinity: wait for the callback of `whenIdle`. */
+  /**
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if only the callback `whenIdle` can tell.
+   */
   nextAloneMs(whenIdle: () => void): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone === 'no')
@@ -212,18 +230,22 @@ export class Capacity {
     this.#meter.add(tasks, this.#clock.monotonicNow())
   }
 
-  /** Calls one waiting puller if there is capacity. It offers again when it is done, so the rest goes to the next. */
+  /**
+   * Calls one waiting puller if there is capacity. The puller calls `offer` again when it is done, so that the next
+   * puller gets the rest of the capacity.
+   */
   offer(): void {
     if (this.#alone === 'taken' && this.isIdle) this.#endAlone()
     if (this.#alone === 'wanted' && this.isIdle) {
-      // The called puller asks again, unless its suspect is gone: then ordinary work must not wait for that suspect.
+      // The called puller reserves again, unless its suspect is gone. If it is gone, ordinary tasks must not wait for
+      // it.
       this.#alone = 'no'
       return callFirst(this.#waitingToBeAlone)
     }
     if (this.#waiting.size > 0 && this.#mayGrant()) callFirst(this.#waiting)
   }
 
-  /** Drops the callbacks of pullers that were replaced. */
+  /** Drops all callbacks, because the pullers that they belong to may have been replaced. */
   forgetWaiters(): void {
     this.#waiting.clear()
     this.#waitingToBeAlone.clear()
@@ -234,10 +256,10 @@ export class Capacity {
     const nowMs = this.#clock.monotonicNow()
     const neverIdle = this.#alone === 'wanted'
     this.#alone = 'no'
-    // The suspect that waited for a whole lease runs next, so ordinary work gets no time in between.
+    // The suspect that waited for a whole lease runs next, so ordinary tasks get no time before it.
     if (neverIdle) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
     else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
-    // The pullers compute anew when to ask again.
+    // Each called puller computes again when it calls `reserveAlone`.
     for (const call of this.#waitingToBeAlone) call()
     this.#waitingToBeAlone.clear()
   }
@@ -247,7 +269,9 @@ export class Capacity {
     return this.#alone === 'no' && this.#free() > 0 && this.#rateLimiter.nextMs(this.#rate(), nowMs) <= nowMs
   }
 
-  /** Returns the part of the capacity for one claim. A batch handler gets all of it: whole batches are cheaper. */
+  /**
+   * Returns the part of the capacity for one claim. A batch handler gets all of it, because full batches are cheaper.
+   */
   #share(): number {
     const free = this.#free()
     if (this.#batched) return free
@@ -261,16 +285,16 @@ export class Capacity {
     else this.#perClaim += WEIGHT_OF_NEWEST * (taken - this.#perClaim)
   }
 
-  /** Returns how many more tasks may be claimed, by all claims together. */
+  /** Returns how many more tasks all claims together may take. */
   #free(): number {
     const { batchSize, mergeMs } = this.#settings()
     if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#permits)) return 0
     const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
-    // A claim of less than a batch could split the tasks of one prefix that fit into one batch.
+    // A claim of less than a batch could split the tasks of one prefix, although they fit into one batch.
     if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
-    // No permit is free, only the prefetch has a gap: refill it in large pieces, not task by task.
+    // No permit is free, and the prefetch is not full. Refill the prefetch in large pieces, not task by task.
     const gap = prefetch + free
     return gap * 2 >= prefetch ? Math.max(0, gap) : 0
   }

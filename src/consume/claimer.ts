@@ -9,17 +9,20 @@ export interface ClaimerParts {
   readonly store: TaskStore
   readonly clock: Clock
   readonly random: Random
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
 }
 
-/** The lanes hold ordinary tasks by priority; suspects are claimed one at a time. */
+/** Where a claim takes tasks from: 'lanes' are ordinary tasks by priority; 'suspects' are claimed one at a time. */
 export type ClaimSource = ClaimRequest['from']
 
 export interface SentClaim {
   readonly at: CellAddress
   readonly request: ClaimRequest
-  /** Monotonic. A repeated request keeps the time of its first sending: its lease may have begun then. */
+  /**
+   * The monotonic time when the request was first sent. A repeated request keeps this time, because its lease may have
+   * begun then.
+   */
   readonly sentMs: number
 }
 
@@ -30,16 +33,16 @@ export interface AnsweredClaim extends SentClaim {
 /**
  * Makes the claim requests of one topic.
  *
- * A claim that failed may have taken effect, with only its reply lost. The claimer keeps its request and repeats it with
- * the next claim of the same cell, which returns the tasks that it took. After one lease the request is dropped: by then
- * the tasks were rescued.
+ * A claim that failed may have taken effect, and only its reply may be lost. The claimer keeps the failed request and
+ * repeats it as the next claim of the same cell. The repeated request returns the tasks that the first one took. After
+ * one lease the claimer drops the request, because the tasks were rescued by then.
  *
  * The caller sends the request itself (`store.claim`) and holds the tasks right after its own await. With another async
  * function in between, a fence could arrive after the reply and before the tasks are held, and would be lost.
  */
 export class Claimer {
   readonly #parts: ClaimerParts
-  /** By cell. */
+  /** Requests that got no reply, by cell. */
   readonly #unanswered: Record<ClaimSource, Map<number, SentClaim>> = {
     lanes: new Map(),
     suspects: new Map(),

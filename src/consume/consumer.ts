@@ -15,7 +15,7 @@
  *       │                   (lease, late policy, payload)                    │
  *       └── settle, in batches ── settler ◀── outcome ◀── held tasks ◀───────┘
  *
- * The queue is small. Its tasks start as permits become free, and are given back on stop and pause.
+ * The queue is small. A queued task starts when a permit becomes free. On stop and pause, queued tasks are given back.
  */
 import { cellsOfSlot, prefixOf } from '../values/cell.ts'
 import { sleep } from '../clock.ts'
@@ -32,22 +32,22 @@ import { Worker, type WorkerParts } from './worker.ts'
 
 export interface ConsumerParts<Out> extends WorkerParts<Out>, HeldTasksParts, ClaimerParts, ReporterParts {
   readonly paused: () => boolean
-  /** The topic's, shared by all its consumers in this process. */
+  /** The rate limiter of the topic. All consumers of the topic in this process share it. */
   readonly rateLimiter: RateLimiter
-  /** Maximum number of concurrent handler calls. */
+  /** The maximum number of concurrent handler calls. */
   readonly concurrency: number
-  /** The slots that this process pulls, and how many slots the topic has. */
+  /** Returns the slots that this process pulls, and the number of slots of the topic. */
   readonly share: () => { readonly owned: readonly number[]; readonly slots: number }
 }
 
 export interface StopReport {
-  /** Tasks whose handlers ended while `stop` waited. */
+  /** The number of tasks whose handlers ended while `stop` waited. */
   readonly finished: number
-  /** Tasks given back: due at once for another consumer, without a failure. */
+  /** The number of tasks given back: they are due at once for another consumer, without a failure. */
   readonly released: number
 }
 
-/** A claim that takes no tasks and only rescues expired leases. */
+/** The limit and source of a claim that takes no tasks and only rescues tasks with expired leases. */
 const NO_TASKS = { limit: 0, from: 'lanes' } as const
 
 const BEGIN_TRIES = 3
@@ -62,7 +62,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   readonly #worker: Worker<Out>
   readonly #isOneByOne: boolean
   readonly #unwatch: () => void
-  /** By slot. */
+  /** Pullers by slot. */
   readonly #pullers = new Map<number, Puller<Reservation>>()
   /** The topic's number of slots; 0 before the first assignment. */
   #slots = 0
@@ -92,23 +92,24 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#heldTasks.fence(cell, key, stamp, cause),
       limit: (cell, key, stamp, endMs) => this.#heldTasks.limit(cell, key, stamp, endMs),
-      // A fence may have been missed. A queued task that was replaced answers 'stale', the others are due again at once.
+      // A fence may have been missed, so give the queued tasks back. The store answers 'stale' for a task that was
+      // replaced; the other tasks are due again at once.
       missed: () => this.#giveBackQueue(),
     })
     this.deal()
   }
 
-  /** Tasks claimed whose outcome is not recorded yet. */
+  /** Returns the number of claimed tasks whose outcome is not recorded yet. */
   get inFlightCount(): number {
     return this.#heldTasks.count
   }
 
-  /** Tasks whose handlers answered in time. */
+  /** Returns the number of tasks whose handlers answered before their timeout. */
   get finishedCount(): number {
     return this.#worker.finishedCount
   }
 
-  /** Outcomes that were not recorded because the claim no longer held the task. */
+  /** Returns the number of outcomes that were not recorded because the claim no longer held the task. */
   get staleCount(): number {
     return this.#heldTasks.staleCount
   }
@@ -120,7 +121,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
-  /** Starts and stops pullers after a change of assignment. No task moves: tasks that are claimed already run here. */
+  /** Starts and stops pullers after a change of the slot assignment. Tasks that are claimed already still run here. */
   deal(): void {
     if (this.#stopping !== null) return
     const { clock, store, share, topic } = this.#parts
@@ -141,7 +142,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       this.#pullers.set(slot, puller)
       puller.start()
     }
-    // The callbacks of the pullers that stay were dropped too.
+    // `forgetWaiters` dropped the callbacks of the remaining pullers, too.
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
@@ -177,7 +178,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   async claim(cell: number, reservation: Reservation | null): Promise<Claim> {
     const { store, clock, settings } = this.#parts
     const { limit, from } = reservation ?? NO_TASKS
-    // After a stall, our own claim must not rescue tasks that we hold: extend their leases first.
+    // After a stall, a claim of this process must not rescue tasks that this process holds: extend their leases first.
     this.#heldTasks.renew()
     const sent = this.#claimer.next(cell, limit, from, settings().leaseMs)
     let claim: Claim | null = null
@@ -194,7 +195,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       return claim
     } finally {
       if (claim === null) this.#claimer.unanswered(sent)
-      // A suspect keeps its reservation until it has started.
+      // The reservation of a suspect ends later, when the suspect has started.
       if (reservation !== null && (from === 'lanes' || taken === 0))
         this.#capacity.claimed(reservation, taken)
       this.#capacity.offer()
@@ -205,7 +206,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Passes the timetable's clock, as a claim of one puller returned it, to all pullers. */
+  /** Passes the time of the timetable's clock, which a claim of one puller returned, to all pullers. */
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
@@ -221,7 +222,9 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     else this.#giveBackQueue()
   }
 
-  /** Runs a suspect. Its start is recorded first: only then can a lost lease be held against it. */
+  /**
+   * Runs a suspect. Its start is recorded first, because a lost lease is blamed only on a task whose start is recorded.
+   */
   async #runAlone(held: HeldTask, reservation: SuspectReservation): Promise<void> {
     const isOurs = reservation.isAmongOthers || (await this.#begin(held))
     if (isOurs && this.#takesWork())
@@ -231,7 +234,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     this.#worker.progress()
   }
 
-  /** Retried on failure: the call may have taken effect, and a recorded start without a run could make the task poison. */
+  /**
+   * Records that a suspect starts, and returns whether the claim still holds it. A failed call is retried, because it
+   * may have taken effect, and a recorded start without a run could make the task poison.
+   */
   async #begin({ claim, entry }: HeldTask): Promise<boolean> {
     const { store, clock } = this.#parts
     for (let tries = 1; ; tries++) {
@@ -249,7 +255,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#stopping === null && !this.#parts.paused()
   }
 
-  /** Batches wait for one turn of the event loop, so that one call gets what all pullers claimed at the same moment. */
+  /**
+   * Starts queued tasks. A batch handler starts one turn of the event loop later, so that one batch gets what all
+   * pullers claimed at the same moment.
+   */
   #start(): void {
     if (!this.#parts.batched) return this.#startNow()
     if (this.#willStart) return
@@ -262,7 +271,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   #startNow(): void {
     while (this.#queue.length > 0 && this.#capacity.freePermits > 0 && this.#takesWork()) {
-      // Take tasks off the queue first: the handler starts synchronously, and may pause the topic.
+      // Take tasks off the queue before the handler starts: it starts synchronously, and may pause the topic.
       const batch = this.#isOneByOne ? null : this.#queue.splice(0, this.#callSize())
       const one = batch === null ? this.#queue.shift() : undefined
       this.#capacity.queued = this.#queue.length
@@ -278,7 +287,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return mergeMs === 0 ? batchSize : wholePrefixes(this.#queue, batchSize)
   }
 
-  /** A permit became free: starts queued tasks, then offers the capacity to pullers. */
+  /** Starts queued tasks after a permit became free, then offers the remaining capacity to pullers. */
   #startMore(): void {
     if (this.#queue.length > 0) this.#start()
     this.#capacity.offer()
@@ -306,7 +315,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 }
 
-/** Returns how many tasks make a call of at most `max` that splits no prefix, unless one prefix alone is larger. */
+/**
+ * Returns how many queued tasks go into the next batch: at most `max`, without splitting a prefix, unless one prefix
+ * has more than `max` tasks.
+ */
 function wholePrefixes(queue: readonly HeldTask[], max: number): number {
   const next = queue[max]
   if (next === undefined) return max

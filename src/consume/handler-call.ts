@@ -14,10 +14,10 @@ const ABORT_MESSAGES: Record<AbortCode, string> = {
 }
 
 export interface Context {
-  /** Aborts when the handler's outcome can no longer be recorded; `signal.reason.code` is the reason. */
+  /** Aborts when the handler's outcome can no longer be recorded. `signal.reason.code` tells why. */
   readonly signal: AbortSignal
   readonly logger: Logger
-  /** Set if the topic has a ledger and `transaction: true`: writes through it commit together with the outcome. */
+  /** Set if the topic has a ledger and `transaction: true`. Writes through `tx` commit together with the outcome. */
   readonly tx?: Tx
 }
 
@@ -26,11 +26,11 @@ export interface TransactionContext extends Context {
   readonly tx: HandlerTx
 }
 
-/** One call of a handler or a guard: its tasks, its timeout, its signal. */
+/** One call of a handler or a guard, with its tasks, its timeout and its abort signal. */
 export class HandlerCall implements HeapMember {
   readonly key: string
   readonly tasks: readonly HeldTask[]
-  /** How much of the consumer's concurrency the call takes. */
+  /** How many of the consumer's permits the call takes. */
   readonly permits: number
   readonly timeoutMs: number
   readonly context: Context
@@ -49,7 +49,10 @@ export class HandlerCall implements HeapMember {
     for (const task of tasks) task.call = this
   }
 
-  /** Created on first use: most handlers never read it, and an AbortController costs more than a short handler. */
+  /**
+   * The abort signal of the call. It is created on first use: most handlers never read it, and an AbortController costs
+   * more than a short handler.
+   */
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController()
@@ -63,7 +66,7 @@ export class HandlerCall implements HeapMember {
     return new LazyContext(this, this.context.logger, tx)
   }
 
-  /** True once the consumer no longer waits for the handler; its permits are free again. */
+  /** True once the consumer no longer waits for the handler. The permits of the call are then free again. */
   get isAbandoned(): boolean {
     return this.#isAbandoned
   }
@@ -73,7 +76,10 @@ export class HandlerCall implements HeapMember {
     this.#onAbandon?.()
   }
 
-  /** Resolves as `answer` does, or with null once the call is abandoned: a hanging handler must not hang the consumer. */
+  /**
+   * Resolves like `answer`, or with null once the call is abandoned, so that a hanging handler does not block the
+   * consumer.
+   */
   orAbandoned<T>(answer: Promise<T>): Promise<T | null> {
     if (this.#isAbandoned) return Promise.resolve(null)
     const abandoned = new Promise<null>((resolve) => {
@@ -88,7 +94,9 @@ export class HandlerCall implements HeapMember {
     this.#controller?.abort(reason(code))
   }
 
-  /** Fences one task of the call. The signal aborts only when no task is left whose outcome can be recorded. */
+  /**
+   * Marks one task of the call as fenced. The signal aborts only when no task is left whose outcome can be recorded.
+   */
   fence(task: HeldTask, code: AbortCode): void {
     task.isFenced = true
     if (this.tasks.every((other) => other.isFenced || other.isEnded)) this.abort(code)

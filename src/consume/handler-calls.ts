@@ -6,7 +6,7 @@ import type { Capacity } from './capacity.ts'
 import { HandlerCall } from './handler-call.ts'
 import type { HeldTask } from './held.ts'
 
-/** The handler calls that run now, with their timeouts. */
+/** The handler calls that run now, and their timeouts. */
 export class HandlerCalls {
   readonly #clock: Clock
   readonly #capacity: Capacity
@@ -15,7 +15,7 @@ export class HandlerCalls {
   readonly #onTimeout: (tasks: readonly HeldTask[], timeoutMs: number) => void
   readonly #running = new Heap<HandlerCall>()
   readonly #alarm: Alarm
-  /** Tasks whose handlers answered in time. */
+  /** The number of tasks whose handlers answered before their timeout. */
   finishedCount = 0
 
   constructor(
@@ -37,7 +37,10 @@ export class HandlerCalls {
     return this.#running.size
   }
 
-  /** Starts the timeout of a call. A guard or a schema takes no permits: the permits of its tasks are taken already. */
+  /**
+   * Opens a call and starts its timeout. A call of a guard or a schema takes no permits, because its tasks have theirs
+   * already.
+   */
   open(tasks: readonly HeldTask[], permits: number): HandlerCall {
     const call = new HandlerCall(tasks, permits, this.#timeoutMs(), this.#logger)
     this.#capacity.acquire(permits)
@@ -46,7 +49,10 @@ export class HandlerCalls {
     return call
   }
 
-  /** Ends a call whose handler answered. Returns false if it was abandoned before: its tasks already have an outcome. */
+  /**
+   * Ends a call whose handler answered. Returns false if the call was abandoned before: its tasks already have an
+   * outcome.
+   */
   end(call: HandlerCall): boolean {
     if (call.isAbandoned) return false
     this.#close(call)
@@ -54,7 +60,7 @@ export class HandlerCalls {
     return true
   }
 
-  /** Abandons every running call and returns them; their answers will be ignored. */
+  /** Abandons every running call and returns these calls. Answers of their handlers are ignored. */
   abandonAll(): HandlerCall[] {
     const calls = [...this.#running.entries()].map(([call]) => call)
     for (const call of calls) this.#abandon(call)
@@ -81,7 +87,7 @@ export class HandlerCalls {
   #close(call: HandlerCall): void {
     this.#running.remove(call)
     this.#capacity.release(call.permits)
-    // Guards and schemas do not count toward the measured rate of work, from which the prefetch follows.
+    // The prefetch follows from the measured rate of finished tasks. Calls of guards and schemas do not count.
     if (call.permits > 0) this.#capacity.finished(call.tasks.length)
   }
 }

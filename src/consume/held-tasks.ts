@@ -14,20 +14,23 @@ export interface HeldTasksParts {
   readonly store: TaskStore
   readonly clock: Clock
   readonly random: Random
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
 }
 
-/** The tasks that a consumer claimed and whose outcomes are not recorded. Keeps their leases and decides their outcomes. */
+/**
+ * The tasks that a consumer claimed and whose outcomes are not recorded. Extends their leases and records their
+ * outcomes.
+ */
 export class HeldTasks {
   readonly #parts: HeldTasksParts
   readonly #capacity: Capacity
   readonly #reporter: Reporter
   readonly #settler: Settler
   readonly #renewer: Renewer
-  /** By cell and stamp, to find the task of a fence. */
+  /** Claims by cell and stamp, to find the task that a fence names. */
   readonly #claims = new Map<string, HeldClaim>()
-  /** Outcomes that were not recorded because the claim no longer held the task. */
+  /** The number of outcomes that were not recorded because the claim no longer held the task. */
   staleCount = 0
 
   constructor(parts: HeldTasksParts, capacity: Capacity, reporter: Reporter) {
@@ -54,18 +57,18 @@ export class HeldTasks {
     return [...this.#claims.values()].reduce((sum, { open }) => sum + open, 0)
   }
 
-  /** Keeps the lease of a claim until each of its tasks is settled. */
+  /** Extends the lease of a claim until each of its tasks is settled. */
   hold(claim: HeldClaim): void {
     this.#renewer.add(claim)
     this.#claims.set(nameOf(claim.at.cell, claim.stamp), claim)
   }
 
-  /** Extends the leases that are due for it, without waiting for the timer. */
+  /** Extends the leases that are due for extension, without waiting for the timer. */
   renew(): void {
     this.#renewer.step()
   }
 
-  /** Returns a task that was not started to the timetable, as if it had not been claimed. */
+  /** Returns a task that was not started to the timetable. The delivery does not count. */
   giveBack(held: HeldTask): void {
     this.conclude(held, { kind: 'return' })
   }
@@ -76,7 +79,7 @@ export class HeldTasks {
     this.conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
   }
 
-  /** Records an outcome. A task that timed out or was released has its outcome already, and keeps it. */
+  /** Records an outcome, unless the task has one already, because it timed out or was given back. */
   conclude(held: HeldTask, outcome: SettleOutcome): void {
     if (held.isEnded) return
     held.isEnded = true
@@ -85,7 +88,7 @@ export class HeldTasks {
     this.#capacity.unrecorded = this.#settler.backlog
   }
 
-  /** Ends a task whose outcome was recorded in the handler's own transaction. */
+  /** Ends a task whose outcome was recorded in the transaction of its handler. */
   recorded(held: HeldTask, outcome: SettleOutcome): void {
     if (held.isEnded) return
     held.isEnded = true
@@ -93,17 +96,21 @@ export class HeldTasks {
     this.#settled(held, outcome, 'settled')
   }
 
-  /** A task that we hold was cancelled or replaced. */
+  /** Marks a held task that was cancelled or replaced. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
     const held = this.#find(cell, key, stamp)
-    // Once the outcome is decided, 'replaced' may only mean a lease in doubt: the answer to the settlement tells whether the
-    // outcome counts, and a mark would keep its retry from being announced. After 'cancelled' no retry follows, so mark it.
+    // A task with a decided outcome is not marked as replaced, because 'replaced' may only mean that its lease is in
+    // doubt. The answer to the settlement tells whether the outcome counts, and the mark would suppress the event of a
+    // retry. A cancelled task is marked, because no retry follows.
     if (held === undefined || (held.isEnded && cause === 'replaced')) return
     held.isFenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')
   }
 
-  /** Sets when the lease of one task ends, if that is before the lease of its claim (monotonic); null lifts the limit. */
+  /**
+   * Sets the monotonic time at which the lease of one task ends, if it ends before the lease of its claim. Null removes
+   * the limit.
+   */
   limit(cell: number, key: string, stamp: number, endMs: number | null): void {
     const held = this.#find(cell, key, stamp)
     if (held !== undefined) held.trustedUntilMs = endMs ?? Number.POSITIVE_INFINITY
@@ -111,7 +118,7 @@ export class HeldTasks {
 
   /** Resolves when every outcome is recorded or given up. */
   async stop(): Promise<void> {
-    // Leases first: an unreachable store is retried only until they expire, not forever.
+    // Stop extending leases first: an unreachable store is then retried only until the leases expire, not forever.
     await this.#renewer.stop()
     await this.#settler.drained()
   }
@@ -122,7 +129,7 @@ export class HeldTasks {
     if (answer === 'stale') this.staleCount++
     else {
       this.#reporter.settled(outcome)
-      // A task that was cancelled while it ran ends here: its retry will not happen.
+      // A task that was cancelled while it ran is not retried, so no 'retry' is announced.
       if (outcome.kind !== 'retry' || !held.isFenced) this.#reporter.announce(held.entry, outcome)
     }
     this.#capacity.offer()
@@ -138,7 +145,10 @@ export class HeldTasks {
     this.#claims.delete(nameOf(claim.at.cell, claim.stamp))
   }
 
-  /** The store no longer knows the claim. Aborts its handlers; their outcomes will be answered 'stale'. */
+  /**
+   * Handles a claim that the store no longer knows. Aborts the handlers of its tasks; the store answers their outcomes
+   * with 'stale'.
+   */
   #lost(claim: HeldClaim): void {
     claim.trustedUntilMs = Number.NEGATIVE_INFINITY
     for (const held of claim.tasks) held.call?.fence(held, 'lease-lost')

@@ -1,24 +1,30 @@
-/** A claim and its tasks while this process holds them: from the answered claim to the recorded outcomes. */
+/**
+ * A claim and its tasks while this process holds them, that is, from the reply to the claim until the outcomes are
+ * recorded.
+ */
 import type { HeapMember } from '../lib/heap.ts'
 import type { CellAddress, ClaimedTask } from '../timetable.ts'
 import type { AnsweredClaim } from './claimer.ts'
 import type { HandlerCall } from './handler-call.ts'
 
 export class HeldClaim implements HeapMember {
-  /** The id of the claim request, by which the lease is extended. */
+  /** The id of the claim request. Extensions of the lease name the claim by this id. */
   readonly key: string
   readonly at: CellAddress
   readonly stamp: number
   readonly leaseMs: number
   readonly tasks: readonly HeldTask[]
-  /** Monotonic end of the lease, counted from before the claim was sent: until then no other process has its tasks. */
+  /**
+   * The monotonic end of the lease, counted from before the claim was sent. No other process can have the tasks before
+   * it.
+   */
   trustedUntilMs: number
-  /** Extensions sent so far: only the answer to the newest may raise `trustedUntilMs`. */
+  /** The number of extensions sent so far. Only the answer to the newest extension may raise `trustedUntilMs`. */
   renewals = 0
-  /** Tasks whose outcome is not recorded yet. */
+  /** The number of tasks whose outcome is not recorded yet. */
   open: number
   position = -1
-  /** The timetable's clock when the claim was made, and our monotonic clock when its answer arrived. */
+  /** The time of the timetable's clock in the reply to the claim, and the monotonic time when the reply arrived. */
   readonly #nowMs: number
   readonly #answeredMs: number
 
@@ -34,7 +40,7 @@ export class HeldClaim implements HeapMember {
     this.#answeredMs = answeredMs
   }
 
-  /** Returns the timetable's clock at a moment of our monotonic clock. This machine's wall clock is never read. */
+  /** Converts a monotonic time of this process to the timetable's clock. This machine's wall clock is never read. */
   recordMs(monotonicMs: number): number {
     return this.#nowMs + Math.max(0, Math.floor(monotonicMs - this.#answeredMs))
   }
@@ -43,13 +49,13 @@ export class HeldClaim implements HeapMember {
 export class HeldTask {
   readonly claim: HeldClaim
   readonly entry: ClaimedTask
-  /** True once the outcome is decided; an answer of the handler after that is ignored. */
+  /** True once the outcome is decided. A later answer of the handler is ignored. */
   isEnded = false
-  /** The handler call that the task runs in; null while it does not run. */
+  /** The handler call that runs the task; null if no call runs it. */
   call: HandlerCall | null = null
-  /** True if the task was cancelled or replaced while we hold it, or its lease is lost. */
+  /** True if the task was cancelled or replaced while this process holds it, or if its lease is lost. */
   isFenced = false
-  /** Monotonic end of the task's own lease, if it ends before the lease of its claim. */
+  /** The monotonic end of the task's own lease, if it ends before the lease of its claim; otherwise Infinity. */
   trustedUntilMs = Number.POSITIVE_INFINITY
 
   constructor(claim: HeldClaim, entry: ClaimedTask) {

@@ -1,4 +1,7 @@
-/** One interface to handlers, batch handlers and guards: tasks in, one verdict per task out. A performer never throws. */
+/**
+ * One interface to handlers, batch handlers and guards: a performer gets tasks and returns one verdict per task. It
+ * never throws.
+ */
 import { TocsinError } from '../errors.ts'
 import type { Outcome, Task } from '../task.ts'
 import type { Context, TransactionContext } from './handler-call.ts'
@@ -9,7 +12,7 @@ export type BatchHandler<Out> = (
   tasks: readonly Task<Out>[],
   context: Context,
 ) => Promise<void | readonly (Outcome | void)[] | readonly PromiseSettledResult<Outcome | void>[]>
-/** A handler with `transaction: true`: its context has a `tx`. */
+/** A handler with `transaction: true`. Its context has a `tx`. */
 export type TransactionHandler<Out> = (
   task: Task<Out>,
   context: TransactionContext,
@@ -18,7 +21,7 @@ export type TransactionBatchHandler<Out> = (
   tasks: readonly Task<Out>[],
   context: TransactionContext,
 ) => ReturnType<BatchHandler<Out>>
-/** Returns one boolean per task, in order. False ends the task as 'obsolete', without an attempt. */
+/** Returns one boolean per task, in the order of the tasks. False ends the task as 'obsolete', without an attempt. */
 export type Guard<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly boolean[]>
 
 export type Performer<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly Verdict[]>
@@ -43,7 +46,10 @@ export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
   }
 }
 
-/** The verdict 'done' means: go on to the handler. If a guard fails, the attempts of all its tasks have failed. */
+/**
+ * Wraps a guard. The verdict 'done' means that the handler is called next. If the guard throws, the attempts of all its
+ * tasks have failed.
+ */
 export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
   return async (tasks, context) => {
     try {

@@ -1,10 +1,10 @@
 /**
- * The pull job of one slot. It sleeps until one of its cells has a task due, claims what there is capacity for, and hands
- * the tasks over. A wake shortens the sleep. There is no polling interval: the periodic look at each cell only guards
- * against a lost wake and a stepping clock.
+ * The pull job of one slot. It sleeps until a task of one of its cells is due, claims as many tasks as there is
+ * capacity for, and hands the tasks to its host. A wake shortens the sleep. The puller does not poll for tasks: the
+ * periodic look at each cell only protects against a lost wake and a clock that jumps.
  *
- * All times are monotonic ms of this process, computed from the timetable's answers ('rings in 250 ms'), never from this
- * machine's wall clock.
+ * All times are monotonic milliseconds of this process. They are computed from the timetable's answers ('rings in 250
+ * ms'), never from this machine's wall clock.
  */
 import type { Clock } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
@@ -12,49 +12,62 @@ import { Alarm } from '../lib/alarm.ts'
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Delay before the retry of a failed claim; doubled after each failure up to the second figure. */
+/** The delay before the first retry of a failed claim, and the maximum delay. The delay doubles after each failure. */
 const RETRY_MS_MIN = 100
 const RETRY_MS_MAX = 5_000
 
-/** What a puller claims for: a consumer, or the pending HTTP pulls of a topic. `R` is a reservation of capacity. */
+/** The host of a puller: a consumer, or the pending HTTP pulls of a topic. `R` is a reservation of capacity. */
 export interface PullerHost<R> {
-  /** Reserves capacity for a claim. Returns null if full, paused or rate limited; `whenFree` is called to try again. */
+  /**
+   * Reserves capacity for a claim. Returns null if the host is full, paused or rate limited; `whenFree` is called when
+   * the puller may try again.
+   */
   reserve(whenFree: () => void): R | null
-  /** Reserves capacity for one suspect. Returns null if it has to wait; `whenIdle` is called to try again. */
+  /**
+   * Reserves capacity for one suspect. Returns null if the suspect has to wait; `whenIdle` is called when the puller
+   * may try again.
+   */
   reserveAlone(whenIdle: () => void): R | null
   /**
-   * Claims the tasks of a reservation and takes them over; unused capacity is free again. Without a reservation the claim
-   * takes no tasks and only rescues expired leases.
+   * Claims the tasks of a reservation and takes them over. Capacity that was not used is free again. A claim without a
+   * reservation takes no tasks and only rescues tasks with expired leases.
    */
   claim(cell: number, reservation: R | null): Promise<Claim>
-  /** Returns when the cell has something to do, without claiming. */
+  /** Returns when the cell's next task rings and its next lease ends, without claiming. */
   look(cell: number): Promise<Look>
-  /** Returns the monotonic time at which `reserve` may succeed without a callback; Infinity for never. */
+  /**
+   * Returns the monotonic time at which `reserve` may succeed without a callback; Infinity if only a callback can tell.
+   */
   nextReserveMs(): number
-  /** Returns when `reserveAlone` may succeed. Infinity: wait for the callback of `whenIdle`. */
+  /**
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if only the callback `whenIdle` can tell.
+   */
   nextAloneMs(whenIdle: () => void): number
-  /** This puller is done for now: capacity that it was called for and did not need goes to the next one. */
+  /** Called at the end of a pass: offers capacity that this puller did not need to the next puller. */
   passOn(): void
   onError(error: unknown): void
 }
 
-/** The times at which a cell needs attention, by reason. */
+/** The times at which the puller must act on a cell, by reason. */
 interface CellTimes {
   ringMs: number
-  /** `ringMs` by the timetable's clock. */
+  /** The time of `ringMs` on the timetable's clock. */
   ringRecordMs: number
-  /** The earliest wake since the last claim was sent: the answer to that claim may not include it. */
+  /** The earliest ring of the wakes since the last claim was sent. The answer to that claim may not include it. */
   wokenMs: number
   wokenRecordMs: number
   suspectMs: number
   leaseEndMs: number
   lookMs: number
-  /** Claims of this cell that failed in a row, and the time of the retry. Other cells do not wait for it. */
+  /**
+   * The number of claims of this cell that failed in a row, and the time of the retry. Other cells do not wait for the
+   * retry.
+   */
   failures: number
   notBeforeMs: number
 }
 
-/** The times of a cell before its first claim: due now. */
+/** The times of a cell before its first claim: the cell is due now. */
 const UNKNOWN: CellTimes = {
   ringMs: 0,
   ringRecordMs: NEVER,
@@ -91,7 +104,7 @@ export class Puller<R> {
     this.#loop ??= this.#run()
   }
 
-  /** Stops claiming. Resolves when the claim under way is handed over. */
+  /** Stops claiming. Resolves when the tasks of a claim under way are handed over. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#alarm.off()
@@ -99,11 +112,11 @@ export class Puller<R> {
     await this.#loop
   }
 
-  /** The cell's next ring is `inMs` from now, at `ringRecordMs` by the timetable's clock. */
+  /** Notes that the cell's next task rings in `inMs`, at `ringRecordMs` on the timetable's clock. */
   wake(cell: number, inMs: number, ringRecordMs: number): void {
     const times = this.#times.get(cell)
     if (times === undefined) return
-    // The store can be reached again: no need to wait for the retry of a failed claim.
+    // The wake shows that the store is reachable again, so do not wait before the retry of a failed claim.
     times.failures = 0
     times.notBeforeMs = 0
     const atMs = this.#clock.monotonicNow() + Math.max(0, inMs)
@@ -116,12 +129,13 @@ export class Puller<R> {
   }
 
   /**
-   * The timetable's clock has reached `recordMs`, as a claim of another puller just returned. Our own estimate lags by up
-   * to a millisecond: without this, tasks of one moment would arrive in as many batches as there are pullers.
+   * Makes cells due whose ring time the timetable's clock has reached. A claim of another puller just returned
+   * `recordMs`. This puller's own estimate of that clock lags by up to a millisecond: without this call, tasks of one
+   * moment would arrive in as many batches as there are pullers.
    */
   reached(recordMs: number): void {
     const nowMs = this.#clock.monotonicNow()
-    // Our own timer may be due without having fired: timers have a resolution of one millisecond.
+    // The timer of this puller may be due without having fired, because timers have a resolution of one millisecond.
     let isDue = this.#sleepsUntilMs <= nowMs
     for (const times of this.#times.values()) {
       if (times.ringRecordMs > recordMs || times.ringMs <= nowMs) continue
@@ -137,7 +151,7 @@ export class Puller<R> {
     this.#wakeUp?.()
   }
 
-  /** Makes one pass over the cells that are due, the most overdue first. Returns the time of the next pass. */
+  /** Makes one pass over the cells that are due, the most overdue cell first. Returns the time of the next pass. */
   async step(): Promise<number> {
     const seen = new Set<CellTimes>()
     let isStarved = false
@@ -149,7 +163,10 @@ export class Puller<R> {
     return this.#isStopped ? NEVER : this.#nextMs(isStarved)
   }
 
-  /** Computed anew after each claim: its answer may show that other cells are due, too. */
+  /**
+   * Returns the most overdue cell of those not seen yet. It is computed again after each claim, because meanwhile more
+   * cells may be due.
+   */
   #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
     if (this.#isStopped) return null
     const nowMs = this.#clock.monotonicNow()
@@ -166,7 +183,7 @@ export class Puller<R> {
       this.#isNudged = false
       const nextMs = await this.step()
       if (this.#isNudged) continue
-      // Yield to the event loop between two passes, so that a long backlog does not starve timers and I/O.
+      // Yield to the event loop between two passes, so that a long backlog does not block timers and I/O.
       if (nextMs <= this.#clock.monotonicNow()) await this.#clock.turn()
       else await this.#sleepUntil(nextMs)
     }
@@ -194,7 +211,7 @@ export class Puller<R> {
     }
     const isDue = times.ringMs <= nowMs
     const reservation = isDue ? this.#host.reserve(this.nudge) : null
-    // Expired leases are rescued by a claim even if there is no capacity for tasks.
+    // A claim rescues tasks with expired leases even if there is no capacity for tasks.
     if (reservation !== null || times.leaseEndMs <= nowMs) await this.#claim(cell, times, reservation)
     else if (times.lookMs <= nowMs) await this.#look(cell, times)
     return !isDue ? 'waits' : reservation === null ? 'no-capacity' : 'pulled'
@@ -214,7 +231,10 @@ export class Puller<R> {
     times.lookMs = this.#nextLookMs(nowMs)
   }
 
-  /** Guards against a lost wake and a step of the timetable's clock. A look only moves times nearer, never away. */
+  /**
+   * Asks the timetable for the cell's times, in case a wake was lost or the timetable's clock jumped. A look only makes
+   * times earlier, never later.
+   */
   async #look(cell: number, times: CellTimes): Promise<void> {
     const { ringInMs, leaseEndInMs } = await this.#host.look(cell)
     const nowMs = this.#clock.monotonicNow()
@@ -226,25 +246,28 @@ export class Puller<R> {
     times.lookMs = this.#nextLookMs(nowMs)
   }
 
-  /** Returns a whole multiple of the interval, so that all cells are looked at together. */
+  /** Returns a multiple of the look interval, so that all cells are looked at together. */
   #nextLookMs(nowMs: number): number {
     return (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }
 
-  /** Applies a wake that arrived since the last claim was sent, if it rings before the answer of that claim. */
+  /** Applies a wake that arrived after the last claim was sent, if it rings earlier than the answer to that claim. */
   #takeWake(times: CellTimes): void {
     if (times.wokenMs >= times.ringMs) return
     times.ringMs = times.wokenMs
     times.ringRecordMs = times.wokenRecordMs
   }
 
-  /** A starved puller is nudged when there is capacity: until then it does not wake up for tasks that are due. */
+  /**
+   * Returns the time of the next pass. If the host has no capacity, it nudges the puller once it has some; until then,
+   * tasks that are due do not wake the puller.
+   */
   #nextMs(isStarved: boolean): number {
     const nowMs = this.#clock.monotonicNow()
     let nextMs = isStarved ? this.#host.nextReserveMs() : NEVER
     for (const times of this.#times.values()) {
       const ringMs = isStarved && times.ringMs <= nowMs ? NEVER : times.ringMs
-      // A suspect that is due waits until the host is idle. The host nudges, or returns when to try again.
+      // A suspect that is due waits until the host is idle. The host nudges the puller, or returns when to try again.
       const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this.nudge) : times.suspectMs
       const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
       nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))

@@ -1,7 +1,7 @@
 const WINDOW_MS = 20
 const WEIGHT_OF_NEWEST = 0.3
 
-/** Measures how many tasks per ms a consumer finishes: a moving average over short windows. */
+/** Measures how many tasks per millisecond a consumer finishes, as a moving average over short windows. */
 export class RateMeter {
   #perMs = 0
   #count = 0

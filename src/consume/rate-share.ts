@@ -1,9 +1,10 @@
 import type { Rate } from '../lib/rate-limiter.ts'
 
 /**
- * Returns a node's part of a topic's rate. Each slot has a whole number of the limit, and all slots together have exactly
- * the limit; a node has the sum of the slots that it owns. No central counter is needed. A limit below the number of slots
- * cannot be divided into whole numbers: each node then gets fewer tasks per longer span, and the rate holds on average.
+ * Returns a node's part of a topic's rate: the sum of the parts of the slots that the node pulls. The part of a slot is
+ * a whole number, and the parts of all slots add up to exactly the limit, so no central counter is needed. A limit
+ * below the number of slots cannot be divided into whole numbers. Then each node gets a whole number of tasks per
+ * longer period, and the rate is met on average.
  */
 export function rateOfShare(
   rate: Rate | null,

@@ -5,10 +5,10 @@ import { Alarm } from '../lib/alarm.ts'
 import type { HeldClaim } from './held.ts'
 
 /**
- * Keeps the leases of claims that have open tasks. Each lease is extended after a third of its length, so that two
- * extensions may fail before it expires. One call per claim, whatever its size.
+ * Extends the leases of claims that have open tasks. Each lease is extended after a third of its length, so two
+ * extensions may fail before the lease expires. One call extends a claim, whatever its number of tasks.
  *
- * `trustedUntilMs` counts from before a call was sent: the timetable cannot have started the lease any earlier.
+ * `trustedUntilMs` counts from before the call was sent, because the timetable cannot have started the lease earlier.
  */
 export class Renewer {
   readonly #store: TaskStore
@@ -36,7 +36,7 @@ export class Renewer {
     this.#alarm = new Alarm(clock, () => this.step())
   }
 
-  /** Schedules the first extension, a third of the lease after the claim was sent. For a repeated claim that may be now. */
+  /** Plans the first extension, a third of the lease after the claim was sent. For a repeated claim this may be now. */
   add(claim: HeldClaim): void {
     this.#claims.push(claim, claim.trustedUntilMs - (claim.leaseMs * 2) / 3)
     this.#alarm.noLaterThan(this.#claims.headScore())
@@ -47,7 +47,7 @@ export class Renewer {
     this.#claims.remove(claim)
   }
 
-  /** Extends the leases that are due for it. */
+  /** Extends the leases that are due for extension. */
   step(): void {
     const nowMs = this.#clock.monotonicNow()
     while (this.#claims.headScore() <= nowMs) {
@@ -67,7 +67,8 @@ export class Renewer {
   }
 
   async #extend(claim: HeldClaim, leaseMs: number, sentMs: number): Promise<void> {
-    // If the topic's lease became shorter, the timetable may apply that even if its answer is lost: trust the shorter one now.
+    // If the topic's lease became shorter, the timetable may apply the shorter lease although its answer is lost. Trust
+    // only the shorter lease from now on.
     claim.trustedUntilMs = Math.min(claim.trustedUntilMs, sentMs + leaseMs)
     const renewal = ++claim.renewals
     try {
@@ -76,7 +77,7 @@ export class Renewer {
         if (renewal === claim.renewals) claim.trustedUntilMs = sentMs + leaseMs
         return
       }
-      // If every task was settled while the call was under way, there was no lease left to lose.
+      // If every task was settled while the call was under way, no lease was left that could be lost.
       if (claim.open > 0) this.#onLost(claim)
     } catch (error) {
       this.#onError(error)

@@ -13,27 +13,29 @@ export interface ReporterParts {
   readonly logger: Logger
   readonly announcer: Announcer
   readonly meter: Meter
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
 }
 
-/** The fields of a task that events and log lines carry. */
+/** The fields of a task that events and log lines contain. */
 export interface ReportedTask {
   readonly key: string
   readonly id: string
-  /** Failed attempts before the current one. */
+  /** The number of failed attempts before the current one. */
   readonly failures: number
 }
 
 const POISON = 'its lease ran out three times in a row, the last time running alone'
 
 /**
- * Reports what happens to the tasks of one topic as metrics, events and log lines. Consumers and HTTP pulls use the same
- * reporter, so that both look alike from outside.
+ * Reports what happens to the tasks of one topic as metrics, events and log lines. Consumers and HTTP pulls use this
+ * class, so that their reports are the same.
  */
 export class Reporter {
   readonly #parts: ReporterParts
-  /** Failed attempts and failed store calls are limited separately: one must not suppress the other. */
+  /**
+   * Two limits, so that log lines about failed attempts do not suppress those about failed store calls, or the reverse.
+   */
   readonly #attemptLog: LogLimiter
   readonly #callLog: LogLimiter
 
@@ -61,7 +63,7 @@ export class Reporter {
     this.#parts.meter.settled(this.#parts.topic, outcome.kind)
   }
 
-  /** Emits 'dead' or 'retry' for a recorded outcome; the other outcomes have no event. */
+  /** Emits 'dead' or 'retry' for a recorded outcome. Other outcomes have no event. */
   announce({ key, id, failures }: ReportedTask, outcome: SettleOutcome): void {
     if (outcome.kind === 'dead') this.#announceDeath(key, id, outcome.cause, outcome.error)
     if (outcome.kind !== 'retry') return
@@ -70,12 +72,12 @@ export class Reporter {
     announcer.emit('retry', { topic, key, id, attempt: failures + 1, error, retryInMs: delayMs })
   }
 
-  /** Emits 'dead' for tasks that a claim found to be poison. Claims return only their keys. */
+  /** Emits 'dead' for tasks that a claim found to be poison. A claim returns only the keys of these tasks. */
   poisoned(keys: readonly string[]): void {
     for (const key of keys) this.#announceDeath(key, null, 'poison', POISON)
   }
 
-  /** Logs a failed attempt with its stack. */
+  /** Logs a failed attempt, with the stack of its error. */
   attemptFailed(
     { key, failures }: ReportedTask,
     { error, stack }: { readonly error: string; readonly stack?: string | undefined },

@@ -3,7 +3,7 @@ import type { CellAddress, SettleAnswer, SettleOutcome, Settlement } from '../ti
 import type { TaskStore } from '../store.ts'
 import type { HeldTask } from './held.ts'
 
-/** Delay before the retry of a failed call; doubled after each failure up to the second figure. */
+/** The delay before the first retry of a failed call, and the maximum delay. The delay doubles after each failure. */
 const RETRY_MS_MIN = 50
 const RETRY_MS_MAX = 5_000
 
@@ -17,15 +17,19 @@ interface Group {
   readonly items: Item[]
 }
 
-/** Maximum number of concurrent rounds of calls: a distant store is kept busy, and batches still grow under load. */
+/**
+ * The maximum number of concurrent rounds of calls. Several rounds keep a distant store busy; the limit makes batches
+ * grow under load.
+ */
 const ROUNDS_MAX = 4
 
 /**
- * Records outcomes in batches: outcomes that are decided during one turn of the event loop, or while enough calls are
- * under way, go to the timetable in one call per cell.
+ * Records outcomes in batches, with one call per cell. A batch contains the outcomes that were decided during one turn
+ * of the event loop, or while ROUNDS_MAX rounds of calls were under way.
  *
- * A failed call is retried until the lease of its claim ends. A retry is safe, because a settled task answers 'stale'.
- * After that no task is lost either: the lease expires, and the task is delivered again.
+ * A failed call is retried until the lease of its claim ends. A retry is safe, because the store answers 'stale' for a
+ * task that is settled already. If the retries end without success, no task is lost: the lease expires, and the task is
+ * delivered again.
  */
 export class Settler {
   readonly #store: TaskStore
@@ -36,7 +40,7 @@ export class Settler {
   #backlog = 0
   #isTurning = false
   #rounds = 0
-  /** Calls and retries under way. */
+  /** Calls and retries that are under way. */
   readonly #underWay = new Set<Promise<void>>()
 
   constructor(
@@ -51,7 +55,7 @@ export class Settler {
     this.#onError = onError
   }
 
-  /** Outcomes that are not recorded yet. With too many of them the consumer stops claiming. */
+  /** Returns the number of outcomes that are not recorded yet. If it is too high, the consumer stops claiming. */
   get backlog(): number {
     return this.#backlog
   }
@@ -66,7 +70,7 @@ export class Settler {
     this.#sendSoon()
   }
 
-  /** Resolves when everything added so far is recorded or given up. */
+  /** Resolves when every outcome added so far is recorded or given up. */
   async drained(): Promise<void> {
     while (this.#groups.size > 0 || this.#underWay.size > 0) {
       if (this.#underWay.size === 0) await this.#clock.turn()
@@ -102,7 +106,7 @@ export class Settler {
     } catch (error) {
       this.#onError(error)
       const left = this.#stillTrusted(group)
-      // Not awaited here: an unreachable cell must not hold up the others.
+      // Do not await the retry here: an unreachable cell must not delay other cells.
       if (left.items.length > 0) this.#follow(this.#retry(left, failures + 1))
       return
     }
@@ -117,7 +121,7 @@ export class Settler {
     await this.#record(group, failures)
   }
 
-  /** Drops the outcomes whose lease is over: these tasks are rescued, so another process may have them. */
+  /** Drops the outcomes whose lease has expired: their tasks are rescued, and another process may have them. */
   #stillTrusted({ at, items }: Group): Group {
     const nowMs = this.#clock.monotonicNow()
     const trusted = items.filter(({ task }) => task.claim.trustedUntilMs > nowMs)

@@ -19,33 +19,34 @@ export interface TransactionalCallParts<Out> {
   readonly store: TaskStore
   readonly random: Random
   readonly performer: Performer<Out>
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
 }
 
-/** The actors of a consumer that a call works with. */
+/** The objects of a consumer that a call works with. */
 export interface TransactionalCallHost<Out> {
   readonly capacity: Capacity
   readonly calls: HandlerCalls
   readonly admission: Admission<Out>
   readonly heldTasks: HeldTasks
   readonly reporter: Reporter
-  /** Aborted when the consumer stops: calls that wait for a connection then end without a handler. */
+  /** Aborted when the consumer stops. Calls that wait for a connection then end without calling the handler. */
   readonly stopping: AbortSignal
 }
 
 type Work = Parameters<Transact>[2]
 
-/** The outcome after the ledger failed under a handler: the task rings again after this long, without a failure. */
+/** The verdict if the ledger failed during a handler call: the task rings again after this delay, without a failure. */
 const LEDGER_FAILED: Verdict = { kind: 'snooze', delayMs: 1_000 }
 
 /**
- * One call of a handler with `transaction: true`: its writes and the outcomes of its tasks commit in one transaction.
+ * One call of a handler with `transaction: true`. The handler's writes and the outcomes of its tasks commit in one
+ * transaction.
  *
  *   wait for a connection ──▶ BEGIN ──▶ handler ──▶ settle its tasks ──▶ COMMIT
  *                                          └─ a task threw, timed out or was lost ──▶ ROLLBACK
  *
- * After a rollback it is as if the handler had not been called, except that a task that threw has failed.
+ * A rollback leaves no trace of the call, except that the attempt of a task that threw has failed.
  */
 export class TransactionalCall<Out> {
   readonly #parts: TransactionalCallParts<Out>
@@ -53,7 +54,7 @@ export class TransactionalCall<Out> {
   readonly #admitted: readonly Admitted<Out>[]
   readonly #tasks: readonly HeldTask[]
   readonly #places: readonly HeldPlace[]
-  /** Null while the call waits for a connection. */
+  /** Null until the call has a connection. */
   #call: HandlerCall | null = null
   #verdicts: readonly Verdict[] = []
   #outcomes: readonly SettleOutcome[] = []
@@ -74,11 +75,13 @@ export class TransactionalCall<Out> {
     }))
   }
 
-  /** Resolves with false if the call was abandoned: then its tasks have their outcomes already. Never rejects. */
+  /**
+   * Runs the call. Resolves with false if the call was abandoned: its tasks have their outcomes already. Never rejects.
+   */
   async run(): Promise<boolean> {
     const { store, topic } = this.#parts
     const { capacity, calls, stopping } = this.#host
-    // A call that waits for a connection holds its permit, but its timeout does not run.
+    // A call that waits for a connection takes a permit, but its timeout has not started.
     capacity.acquire(1)
     let isCommitted = false
     let failed: Verdict | null = null
@@ -93,7 +96,7 @@ export class TransactionalCall<Out> {
     return true
   }
 
-  /** Runs inside the transaction. Resolves with true to commit, with false to roll back. */
+  /** Runs inside the transaction. Resolves with true to commit, and with false to roll back. */
   readonly #work: Work = async (tx, settle) => {
     const { capacity, calls, admission, stopping } = this.#host
     const ours = this.#tasks.filter((held) => admission.isStillOurs(held))
@@ -103,7 +106,8 @@ export class TransactionalCall<Out> {
     const tasks = this.#admitted.map(({ task }) => task)
     const answered = await this.#call.orAbandoned(this.#parts.performer(tasks, this.#call.within(tx)))
     this.#verdicts = answered ?? []
-    // A task that threw may have left its writes half done. The whole transaction rolls back, with the writes of the others.
+    // A task that threw may have left its writes half done. Roll back the whole transaction, including the writes of
+    // other tasks.
     if (answered === null || this.#verdicts.some(isThrown)) return false
     this.#outcomes = this.#tasks.map((held, i) => this.#outcomeOf(held, answered[i] as Verdict))
     const answers = await settle(
@@ -117,7 +121,10 @@ export class TransactionalCall<Out> {
     return settleOutcomeOf(verdict, entry.failures, settings().retry, random.fraction())
   }
 
-  /** A ledger that failed is no failure of the handler; any other error is. */
+  /**
+   * Returns the verdict for an error of the transaction. An error of the ledger does not count as a failure of the
+   * handler; any other error does.
+   */
   #verdictOfError(error: unknown): Verdict {
     if (!TocsinError.is(error) || !error.retryable) return failure(error)
     this.#host.reporter.callFailed('transaction', error)
@@ -131,13 +138,15 @@ export class TransactionalCall<Out> {
       if (isCommitted) heldTasks.recorded(held, this.#outcomes[i] as SettleOutcome)
       else if (verdict !== null && isThrown(verdict)) heldTasks.judge(held, verdict)
       else if (failed !== null) heldTasks.judge(held, failed)
-      // Another task of the batch threw or was lost: this one is delivered again at once.
+      // Another task of the batch threw or was lost. This task is delivered again at once.
       else heldTasks.giveBack(held)
     }
   }
 }
 
-/** True if the handler threw, false if it returned an outcome: `{ retry }` commits like any other. */
+/**
+ * Returns true if the handler threw. Returns false if it returned an outcome: `{ retry }` commits like other outcomes.
+ */
 function isThrown(verdict: Verdict): boolean {
   return verdict.kind === 'failed' && verdict.delayMs === null
 }

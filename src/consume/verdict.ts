@@ -1,4 +1,7 @@
-/** Turns what the user's code returned or threw into a verdict, and a verdict into an outcome. Pure; never throws. */
+/**
+ * Converts what a handler or guard returned or threw into a verdict, and a verdict into an outcome. Pure functions that
+ * never throw.
+ */
 import { backoffMs, type RetryPolicy } from '../values/retry.ts'
 import { durationMs } from '../values/duration.ts'
 import { boundedText, describeError, describeValue, TocsinError } from '../errors.ts'
@@ -8,7 +11,7 @@ export type Verdict =
   | { readonly kind: 'done' }
   | { readonly kind: 'obsolete' }
   | { readonly kind: 'snooze'; readonly delayMs: number }
-  /** If `delayMs` is null, the topic's backoff decides when the task is retried. */
+  /** If `delayMs` is null, the topic's backoff determines the delay of the retry. */
   | {
       readonly kind: 'failed'
       readonly delayMs: number | null
@@ -29,14 +32,17 @@ function stackOf(thrown: unknown): string | undefined {
     const stack: unknown = thrown instanceof Error ? thrown.stack : undefined
     return typeof stack === 'string' ? stack : undefined
   } catch {
-    // `stack` may be a getter of the user's that throws.
+    // `stack` may be a getter in the user's code that throws.
     return undefined
   }
 }
 
 const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const
 
-/** Returns the verdict for what a handler returned. An unknown value is a failure: taking it for 'done' would lose the task. */
+/**
+ * Returns the verdict for what a handler returned. An unknown value is a failure, because treating it as 'done' would
+ * lose the task.
+ */
 export function verdictOf(returned: unknown): Verdict {
   if (returned === undefined || returned === null) return DONE
   try {
@@ -67,12 +73,15 @@ function text(value: unknown, otherwise: string): string {
     : boundedText(typeof value === 'string' ? value : describeValue(value))
 }
 
-/** Returns one verdict per task. A batch handler returns nothing (all done), or one outcome or settled result per task, in order. */
+/**
+ * Returns one verdict per task. A batch handler returns nothing if all tasks are done; otherwise it returns an array
+ * with one outcome or one settled result per task, in order.
+ */
 export function verdictsOf(returned: unknown, count: number): Verdict[] {
   if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
   if (!Array.isArray(returned)) return new Array<Verdict>(count).fill(verdictOfWrongBatch(returned))
   if (returned.length !== count) return new Array<Verdict>(count).fill(wrongCount(returned.length, count))
-  // Not `map`, which skips holes.
+  // `map` would skip the holes of a sparse array.
   return Array.from(returned, (one: unknown) =>
     isSettledResult(one) ? verdictOfSettled(one) : verdictOf(one),
   )
@@ -97,7 +106,10 @@ function verdictOfSettled(result: PromiseSettledResult<unknown>): Verdict {
   return result.status === 'fulfilled' ? verdictOf(result.value) : failure(result.reason)
 }
 
-/** Counts failures, here and nowhere else: the last allowed one makes the task dead. */
+/**
+ * Returns the outcome for a verdict. This is the only place that counts failures: the last allowed failure makes the
+ * task dead.
+ */
 export function settleOutcomeOf(
   verdict: Verdict,
   failuresBefore: number,

@@ -1,10 +1,10 @@
 /**
- * Takes claimed tasks to their verdicts:
+ * Runs claimed tasks until they have a verdict:
  *
  *   admission (ours? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ held tasks, which record the outcome
  *
- * A failing handler and a failing store are never confused: a performer turns whatever the user's code does into a verdict,
- * and only the settler of the held tasks deals with a store that fails.
+ * A failure of a handler is never mistaken for a failure of the store: a performer converts everything that the user's code
+ * does into a verdict, and only the settler handles a store that fails.
  */
 import { type Clock, sleep } from '../clock.ts'
 import type { Task } from '../task.ts'
@@ -27,15 +27,15 @@ import type { Verdict } from './verdict.ts'
 export interface WorkerParts<Out> extends AdmissionParts<Out>, TransactionalCallParts<Out> {
   readonly clock: Clock
   readonly logger: Logger
-  /** Called before the performer, with many tasks at once. */
+  /** Called before the performer, with many tasks at once; null if the consumer has no guard. */
   readonly guard: Performer<Out> | null
-  /** True if each call of the handler gets a batch, false if each gets one task. */
+  /** True if each call of the handler gets a batch of tasks, false if it gets one task. */
   readonly batched: boolean
   /** True if the handler's writes and the outcomes of its tasks commit in one transaction. */
   readonly isTransactional: boolean
 }
 
-/** After this long, a stop that waits for handlers is logged. */
+/** A `quiet` that still waits for handlers after this time is logged. */
 const LOGGED_AFTER_MS = 1_000
 
 export class Worker<Out> {
@@ -76,19 +76,19 @@ export class Worker<Out> {
     this.#host = { capacity, calls, admission, heldTasks, reporter, stopping: this.#stopping.signal }
   }
 
-  /** Tasks whose handlers answered in time. */
+  /** Returns the number of tasks whose handlers answered before their timeout. */
   get finishedCount(): number {
     return this.#calls.finishedCount
   }
 
-  /** Starts one task without a guard. This is the hot path, and synchronous unless the schema is async. */
+  /** Starts one task without a guard. This is the hot path. It is synchronous unless the schema is async. */
   startOne(held: HeldTask): void {
     const admission = this.#admission.admit(held)
     if (admission instanceof Promise) void this.#startLater(admission)
     else if (admission !== null) void this.#call([admission])
   }
 
-  /** Runs any number of tasks, the guard first. Never rejects. */
+  /** Runs any number of tasks. The guard is called first. Never rejects. */
   async perform(batch: readonly HeldTask[]): Promise<void> {
     const { guard, batched } = this.#parts
     const permits = batched ? 1 : batch.length
@@ -100,7 +100,7 @@ export class Worker<Out> {
       if (admission instanceof Promise) later.push(admission)
       else if (admission !== null) admitted.push(admission)
     }
-    // Async schemas are awaited together, not one after the other.
+    // Await all async schemas together, not one after the other.
     if (later.length > 0) admitted.push(...(await Promise.all(later)).filter((one) => one !== null))
     const guarded = guard === null || admitted.length === 0 ? admitted : await this.#ask(guard, admitted)
     const ours = guarded.filter(({ held }) => this.#admission.isStillOurs(held))
@@ -125,7 +125,7 @@ export class Worker<Out> {
     this.#whenQuiet = null
   }
 
-  /** Aborts the handlers that still run and releases their tasks without a failure: due at once for another consumer. */
+  /** Aborts the handlers that still run. Gives their tasks back without a failure, due at once for another consumer. */
   stop(): { released: number } {
     this.#isStopped = true
     this.#stopping.abort()
@@ -138,7 +138,7 @@ export class Worker<Out> {
     return { released }
   }
 
-  /** A permit became free: starts more work, or ends the wait of `quiet`. */
+  /** Called after a permit became free: starts more tasks, or ends the wait in `quiet`. */
   progress(): void {
     this.#onProgress()
     if (this.#capacity.isIdle) this.#whenQuiet?.()
@@ -152,7 +152,7 @@ export class Worker<Out> {
     else await this.#call([admitted])
   }
 
-  /** Returns the tasks that the guard lets through. The caller holds their permits. */
+  /** Returns the tasks that the guard accepts. The caller has taken their permits. */
   async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
     if (this.#isStopped) {
       for (const { held } of admitted) this.#heldTasks.giveBack(held)
@@ -169,7 +169,7 @@ export class Worker<Out> {
   }
 
   async #call(admitted: readonly Admitted<Out>[]): Promise<void> {
-    // A schema or a guard may answer after the stop: no handler may start then.
+    // A schema or a guard may answer after `stop`. No handler may start then.
     if (this.#isStopped) return admitted.forEach(({ held }) => this.#heldTasks.giveBack(held))
     if (this.#parts.isTransactional) return this.#callInTransaction(admitted)
     const call = this.#calls.open(admitted.map(heldOf), 1)
