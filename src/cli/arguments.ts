@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander'
 
-/** Parses '100/1s': a limit and a window. */
+/** Parses a rate such as '100/1s': a limit and the duration that it applies to. */
 export function parseRate(text: string): { limit: number; per: string } {
   const [, limit, per] = /^(\d{1,9})\/(\w+)$/.exec(text) ?? []
   if (limit === undefined || per === undefined)

@@ -1,4 +1,7 @@
-/** Exit codes: 0 done · 1 failed · 2 usage · 3 not applied (not found, in flight, version conflict) · 4 unreachable, retry. */
+/**
+ * The exit codes: 0 done, 1 failed, 2 usage error, 3 not applied (not found, in flight, version conflict), 4
+ * unreachable: retry.
+ */
 import { CommanderError } from 'commander'
 import { type ErrorCode, TocsinError } from '../errors.ts'
 
@@ -13,7 +16,7 @@ const NOT_APPLIED: ReadonlySet<ErrorCode> = new Set([
 ])
 
 export function exitCodeOf(error: unknown): ExitCode {
-  // --help and --version exit with 0; any other error of the parser is about usage.
+  // --help and --version exit with 0. Any other error of the parser is a usage error.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
   if (!TocsinError.is(error)) return EXIT.failed
   if (NOT_APPLIED.has(error.code)) return EXIT.notApplied

@@ -24,13 +24,13 @@ program
 serveCommand(program, outputOf, process.env)
 tokensCommand(program, outputOf, process.env)
 
-// EPIPE is no failure: in `tocsin … | head -1` the reader closes the pipe early.
+// EPIPE is not a failure: in `tocsin … | head -1`, `head` closes the pipe early.
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? EXIT.ok : EXIT.failed),
 )
 
 program.parseAsync().catch((error: unknown) => {
-  // The parser has printed its own errors.
+  // The parser has already printed its own errors.
   if (!(error instanceof CommanderError)) outputOf().error(error)
   if (process.env['TOCSIN_DEBUG']) outputOf().hint((error as Error).stack ?? '')
   process.exitCode = exitCodeOf(error)

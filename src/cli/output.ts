@@ -1,6 +1,6 @@
 /**
- * Output of commands. Answers go to standard output, as tables or JSON; everything that is only for people goes to standard
- * error, so that a pipe gets the answer alone.
+ * The output of commands. Answers go to standard output, as tables or as JSON. Text that is only for people goes to
+ * standard error, so that a pipe receives only the answer.
  */
 import { describeError, TocsinError } from '../errors.ts'
 
@@ -42,17 +42,17 @@ export class Output {
     else this.#answer(`${line}\n`)
   }
 
-  /** Prints a text for people, on standard error. */
+  /** Prints a text for people on standard error. */
   hint(text: string): void {
     this.#aside(`${text}\n`)
   }
 
-  /** Prints a text for people, unless the answer is JSON, which has the same information. */
+  /** Prints a text for people. Prints nothing if the answer is JSON, because the JSON contains the same information. */
   explain(text: string): void {
     if (!this.#isJson) this.hint(text)
   }
 
-  /** Prints the state of a command that keeps running: as JSON on standard output, or for people on standard error. */
+  /** Prints the state of a command that keeps running, as JSON on standard output or as text on standard error. */
   announce(value: object, text: string): void {
     if (this.#isJson) this.#json(value)
     else this.hint(text)
@@ -90,7 +90,7 @@ function lengthOf(text: string): number {
   return Array.from(text).length
 }
 
-/** Escapes control characters: text from the server must not send commands to the terminal. */
+/** Escapes control characters, because text from the server must not control the terminal. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, (c) =>
     c === '\n' ? ' ' : `\\u{${c.codePointAt(0)?.toString(16)}}`,

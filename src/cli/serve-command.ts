@@ -1,4 +1,4 @@
-/** `tocsin serve`: runs a server until SIGINT or SIGTERM. */
+/** The command `tocsin serve`: runs a server until SIGINT or SIGTERM. */
 import { constants } from 'node:os'
 import { type Command, Option } from 'commander'
 import type { Served } from '../server/serve.ts'
@@ -50,7 +50,7 @@ The environment variable TOCSIN_ADMIN_TOKEN sets a token with all rights, to cre
       const stop = stopSignal()
       try {
         const adminToken = env['TOCSIN_ADMIN_TOKEN'] || undefined
-        // Imported here, because the other commands do not need the server and would start more slowly.
+        // Import the server only here: other commands do not need it and start faster without it.
         const { serve } = await import('../server/serve.ts')
         const served = await serve({ ...withoutEmpty(given), adminToken })
         try {
@@ -66,7 +66,10 @@ The environment variable TOCSIN_ADMIN_TOKEN sets a token with all rights, to cre
     })
 }
 
-/** Handles signals from the start: process 1 of a container has no default handlers. The second signal exits at once. */
+/**
+ * Handles SIGINT and SIGTERM, also during the start, because process 1 of a container has no default signal handlers.
+ * The second signal ends the process at once.
+ */
 function stopSignal(): { requested: Promise<void>; release: () => void } {
   let request = () => {}
   const requested = new Promise<void>((resolve) => (request = resolve))
@@ -89,7 +92,7 @@ function parsePort(text: string): number | undefined {
   return text === '' ? undefined : parseWhole(text)
 }
 
-/** An empty value means 'not set': that is how environment variables are often cleared. */
+/** Drops empty values: an environment variable is often cleared by setting it to the empty string. */
 function withoutEmpty(given: Given): Given {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== ''))
 }
@@ -119,7 +122,7 @@ function forPeople(url: string, needsToken: boolean, hasAdminToken: boolean): st
   ].join('\n')
 }
 
-/** Replaces a wildcard address, which clients cannot connect to, by loopback. */
+/** Replaces a wildcard address by loopback, because clients cannot connect to a wildcard address. */
 function reachable(url: string): string {
   return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:')
 }

@@ -1,4 +1,7 @@
-/** Options that locate the server. A token is never an argument: every user of the machine can see those, and shells record them. */
+/**
+ * The options that locate the server. No option takes a token, because every user of the machine can see the arguments
+ * of a process, and shells record them.
+ */
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { TocsinClient } from '../client/client.ts'
@@ -22,7 +25,7 @@ export function withServerOptions(command: Command): Command {
 
 export function clientOf({ url, tokenFile }: ServerOptions, env: NodeJS.ProcessEnv): TocsinClient {
   const token = tokenFile === undefined ? env['TOCSIN_TOKEN'] : readToken(tokenFile)
-  // An empty value means 'not set'.
+  // An empty string means that the option is not set.
   return new TocsinClient({ url: url || undefined, token: token?.trim() || undefined })
 }
 

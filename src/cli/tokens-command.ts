@@ -1,4 +1,4 @@
-/** `tocsin tokens`: manages the access tokens of a server. */
+/** The command `tocsin tokens`: manages the access tokens of a server. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { NewToken, TokenInfo } from '../client/client-tokens.ts'
 import { badOption } from '../values/options.ts'
@@ -92,7 +92,7 @@ The first token needs the scope 'admin'; from then on every request needs a toke
     })
 }
 
-/** Prints the secret alone on standard output, for `tocsin tokens create … > file`. */
+/** Prints only the secret on standard output, for `tocsin tokens create … > file`. */
 function printToken(output: Output, made: NewToken): void {
   output.one(made, made.token)
   output.explain(
@@ -106,7 +106,7 @@ function addScope(scope: string, before: Scope[] | undefined): Scope[] {
   return [...new Set([...(before ?? []), scope as Scope])]
 }
 
-/** Refuses the secret in place of the id: in the path of a request it would also end up in logs. */
+/** Rejects a secret that was given instead of an id: the id is part of a request's path, and paths end up in logs. */
 function idOf(given: string): string {
   const id = /^tocsin_([a-z0-9]+)_/.exec(given)?.[1]
   if (id === undefined) return given

@@ -1,9 +1,10 @@
 /**
- * Schedules any number of tasks in one request, in constant memory: the answer is read while the body is sent.
+ * Schedules any number of tasks in one request. The client reads the answer while it sends the body, so the memory
+ * needed is constant.
  *
  *   tasks ──▶ TaskLines, in batches ──▶ server ──▶ { line, error } …, { summary }
  *
- * Without the summary, some tasks may be missing.
+ * If the answer ends without the summary, some tasks may not be scheduled.
  */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
@@ -14,7 +15,7 @@ import { linesOf } from './lines.ts'
 import { type RefusedLine, TaskLines } from './task-lines.ts'
 
 export interface StreamOptions {
-  /** Called for each refused task; the others are scheduled. */
+  /** Called for each task that the server or this client rejects. All other tasks are scheduled. */
   readonly onRefused?: ((refused: RefusedLine) => void) | undefined
   readonly signal?: AbortSignal | undefined
 }
@@ -93,7 +94,7 @@ function parsed(text: string): AnswerLine {
   }
 }
 
-/** An error in a line of the answer has no HTTP status of its own. */
+/** Describes the request for an error in a line of the answer. The line has no HTTP status of its own. */
 const IN_A_LINE: SentRequest = { method: 'POST', url: 'a line', isRepeatable: false }
 
 function errorOf(body: object): TocsinError {
@@ -106,7 +107,7 @@ function cutShort(cause?: Error): TocsinError {
   return new TocsinError('interrupted', `not all tasks were accepted, perhaps some: ${why}`, details, cause)
 }
 
-/** The error for a caller's stream that threw. The tasks before were accepted, and are counted. */
+/** Returns the error for a stream of tasks that threw. The tasks before the error were accepted and are counted. */
 function brokenOff(thrown: unknown, { created, replaced, kept, failed }: StreamSummary): Error {
   const accepted = created + replaced + kept
   if (accepted === 0) return thrown as Error

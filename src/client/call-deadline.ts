@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * Aborts a call at its deadline, or when the caller's signal aborts. One per call: listeners are removed when the call ends, so
- * that a signal that is shared by many calls does not accumulate them.
+ * Aborts a call at its deadline, or when the caller's signal aborts. Each call has its own CallDeadline. The listener
+ * is removed when the call ends, so that a signal shared by many calls does not accumulate listeners.
  */
 export class CallDeadline {
   readonly #controller = new AbortController()
@@ -36,7 +36,7 @@ export class CallDeadline {
     return this.#given?.reason as Error
   }
 
-  /** Sets the deadline, from now; null removes it. Replaces the previous one. */
+  /** Sets the deadline to `deadlineMs` from now, and replaces the previous deadline. Null removes the deadline. */
   set(deadlineMs: number | null): void {
     this.#callOff()
     if (deadlineMs === null) return
@@ -46,7 +46,7 @@ export class CallDeadline {
     })
   }
 
-  /** Ends the call and closes its connection, if the answer is incomplete. */
+  /** Ends the call. Closes its connection if the answer is incomplete. */
   abort(): void {
     this.release()
     this.#controller.abort()

@@ -1,4 +1,4 @@
-/** The access tokens of a server. */
+/** Manages the access tokens of a server. */
 import type { Duration } from '../values/duration.ts'
 import { checkOptions } from '../values/options.ts'
 import type { Scope } from '../values/access-token.ts'
@@ -6,11 +6,11 @@ import type { Http } from './http.ts'
 import { dateIn, durationOut, type Wire } from './wire.ts'
 
 export interface TokenInfo {
-  /** Identifies the token; not secret. */
+  /** Identifies the token. The id is not secret. */
   readonly id: string
   readonly name: string
   readonly scopes: readonly Scope[]
-  /** Valid for topics whose names start with this; null for all topics. */
+  /** The token is valid only for topics whose names start with this prefix; null for all topics. */
   readonly topicPrefix: string | null
   readonly createdAt: Date
   /** Null if the token does not expire. */
@@ -19,7 +19,7 @@ export interface TokenInfo {
   readonly bodyBytesMax: number | null
 }
 
-/** A created token, with its secret, which is shown only once. */
+/** A created token with its secret. The server shows the secret only once. */
 export interface NewToken extends TokenInfo {
   readonly token: string
 }
@@ -60,7 +60,7 @@ export class ClientTokens {
     return this.#http.send('POST', PATH, body, newTokenIn)
   }
 
-  /** Creates a token with the same rights. The old one expires after `overlap`; 1d by default. */
+  /** Creates a token with the same rights. The old token expires after `overlap`, which is 1d by default. */
   async rotate(id: string, options: { readonly overlap?: Duration | undefined } = {}): Promise<NewToken> {
     checkOptions(options, ['overlap'], 'rotate')
     const { overlap } = options

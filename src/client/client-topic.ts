@@ -1,4 +1,4 @@
-/** A topic on a server, with the methods and types of the library's Topic. */
+/** A topic on a server. It has the methods and types of the library's Topic. */
 import type { Clock } from '../clock.ts'
 import type { ConfigView, LiveConfig } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
@@ -41,7 +41,7 @@ import {
 } from './wire.ts'
 
 export interface SweepOptions {
-  /** A sweep has no deadline: its duration depends on the number of tasks. */
+  /** Aborts the sweep. A sweep has no timeout, because its duration depends on the number of tasks. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -53,9 +53,9 @@ type Counts = {
   readonly dead: number
 }
 
-/** Most tasks or keys in one request. */
+/** The maximum number of tasks or keys in one request. */
 const MANY_MAX = 10_000
-/** For idempotent calls. */
+/** The option of idempotent calls. */
 const REPEATABLE = { isRepeatable: true } as const
 
 export class ClientTopic<In = unknown, Out = unknown> {
@@ -64,7 +64,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
   readonly #clock: Clock
   readonly #path: string
 
-  /** Use `client.topic(name)`. */
+  /** Creates a handle. Use `client.topic(name)` instead. */
   constructor(name: string, http: Http, clock: Clock) {
     this.name = name
     this.#http = http
@@ -76,9 +76,15 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#http.send('POST', `${this.#path}/tasks`, taskOut(task), scheduledIn)
   }
 
-  /** Returns results in order. Validates all tasks before the first is written. 10,000 at most. */
+  /**
+   * Schedules at most 10,000 tasks. Validates all tasks before the first one is written. Returns results in the order
+   * of the tasks.
+   */
   scheduleMany(tasks: readonly NewTask<In>[]): Promise<Scheduled[]>
-  /** Schedules any number of tasks, in constant memory. Refused tasks are reported to `onRefused`; the others are scheduled. */
+  /**
+   * Schedules any number of tasks, in constant memory. Rejected tasks are reported to `onRefused`; all other tasks are
+   * scheduled.
+   */
   scheduleMany(
     tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>,
     options?: StreamOptions,
@@ -102,7 +108,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** Returns results in order. */
+  /** Returns results in the order of the keys. */
   async cancelMany(keys: readonly string[]): Promise<Cancelled[]> {
     if (!Array.isArray(keys)) throw badOption('keys', `expected an array, got ${describeValue(keys)}`)
     for (const [i, key] of keys.entries()) checkKey(key, `keys[${i}]`)
@@ -136,7 +142,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** `shift: '+10m'` or `'-1h'` moves each task relative to its due time. */
+  /** Moves the tasks of a selection. `shift: '+10m'` or `'-1h'` moves each task relative to its due time. */
   async rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
@@ -159,7 +165,10 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** Soonest first. `cursor` gets the next page; it is null on the last. Without `state`: pending and claimed tasks. */
+  /**
+   * Returns tasks, the soonest first; without `state`, pending and claimed tasks. Pass `cursor` to get the next page;
+   * it is null on the last page.
+   */
   async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
     checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
     const { dueFrom, dueTo, ...others } = options
@@ -221,7 +230,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
       this.#sweep('dead/purge', which, ({ purged }: { purged: number }) => ({ purged }), options),
   } as const
 
-  /** Claims due tasks, or waits for them. Returns [] after `wait`, or when the server shuts down. */
+  /** Claims due tasks, or waits for them. Returns [] after `wait`, or if the server shuts down. */
   async claim(options: ClaimOptions = {}): Promise<ClaimedTask<Out>[]> {
     checkOptions(options, ['limit', 'wait', 'lease', 'signal'], 'claim')
     const { limit, wait = 0, lease, signal } = options
@@ -233,11 +242,11 @@ export class ClientTopic<In = unknown, Out = unknown> {
     const read = ({ tasks }: { tasks: WireTask<ClaimedTask<unknown>>[] }) =>
       tasks.map((task) => claimedIn<Out>(task))
     const waitMs = durationMs(wait, 'wait')
-    // Repeatable: tasks of a lost answer become due again when their leases end.
+    // The call may be retried: if its answer is lost, its tasks become due again when their leases expire.
     return this.#http.send('POST', `${this.#path}/claim`, body, read, { ...REPEATABLE, waitMs, signal })
   }
 
-  /** Returns results in order. */
+  /** Returns results in the order of the tasks. */
   async settle(tasks: readonly Settling[]): Promise<Settled[]> {
     if (!Array.isArray(tasks)) throw badOption('tasks', `expected an array, got ${describeValue(tasks)}`)
     if (tasks.length === 0) return []
@@ -246,7 +255,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#http.send('POST', `${this.#path}/settle`, body, read, REPEATABLE)
   }
 
-  /** Extends leases, from now. Returns results in order. */
+  /** Extends leases to `lease` from now. Returns results in the order of the tasks. */
   async extend(
     tasks: readonly Held[],
     options: { readonly lease?: Duration | undefined } = {},
@@ -296,7 +305,10 @@ export class ClientTopic<In = unknown, Out = unknown> {
   }
 }
 
-/** True if the error is about the task. A 404 for the path, or from a proxy, must not be taken for a missing task. */
+/**
+ * Returns true if the error is about the task. A 404 for the path, or from a proxy, does not mean that the task is
+ * missing.
+ */
 function isOfKey(error: unknown, code: 'not-found' | 'in-flight'): boolean {
   return TocsinError.is(error, code) && error.details['field'] === 'key'
 }

@@ -1,4 +1,4 @@
-/** A client of a Tocsin server. It holds no connection of its own, and need not be closed. */
+/** A client of a Tocsin server. It does not own a connection and need not be closed. */
 import { type Clock, systemClock } from '../clock.ts'
 import type { ConfigView, LiveConfig, TopicConfig } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
@@ -25,11 +25,11 @@ import {
 } from './wire.ts'
 
 export interface ClientOptions {
-  /** 'http://127.0.0.1:7420' by default. */
+  /** The URL of the server; 'http://127.0.0.1:7420' by default. */
   readonly url?: string | undefined
-  /** An access token; required once the server has one. */
+  /** An access token. It is required once a token has been created on the server. */
   readonly token?: string | undefined
-  /** Deadline of each call, plus `wait` for long polls. 30s by default. */
+  /** The timeout of each call; 30s by default. For `claim`, `wait` is added to it. */
   readonly timeout?: Duration | undefined
 }
 
@@ -40,12 +40,12 @@ export interface TopicStats {
   readonly claimed: number
   readonly dead: number
   readonly paused: boolean
-  /** How long the oldest due task has been waiting; 0 if none is due. */
+  /** How long the oldest due task has been waiting; 0 if no task is due. */
   readonly oldestOverdueMs: number
 }
 
 export interface Stats {
-  /** When the tasks were counted. */
+  /** The time when the tasks were counted. */
   readonly at: Date
   readonly topics: readonly TopicStats[]
   readonly total: {
@@ -81,7 +81,7 @@ export class TocsinClient {
   readonly #clock: Clock
   readonly tokens: ClientTokens
 
-  /** The clock is for tests. */
+  /** Pass `clock` only in tests. */
   constructor(options: ClientOptions = {}, clock: Clock = systemClock) {
     checkOptions(options, ['url', 'token', 'timeout'], 'client')
     const { url = URL_BY_DEFAULT, token, timeout = TIMEOUT } = options
@@ -96,7 +96,7 @@ export class TocsinClient {
     return this.#http.url
   }
 
-  /** Returns a handle; sends no request. Payloads are sent as `T` and received as JSON represents them. */
+  /** Returns a handle and sends no request. Payloads are sent as `T`, and are received as JSON represents them. */
   topic<T = unknown>(name: string): ClientTopic<T, Jsonified<T>> {
     return new ClientTopic(checkTopicName(name), this.#http, this.#clock)
   }
@@ -113,7 +113,7 @@ export class TocsinClient {
     return this.#http.send('PUT', `/v1/topics/${topic}`, body, configIn)
   }
 
-  /** Changes live settings, for the whole cluster; null resets a field. */
+  /** Changes live settings for the whole cluster. Null resets a setting. */
   async configure(
     topic: string,
     patch: LiveConfig,
@@ -149,25 +149,25 @@ export class TocsinClient {
     )
   }
 
-  /** Counts all tasks one by one; the duration depends on their number, so there is no deadline. */
+  /** Counts all tasks one by one. The call has no timeout, because its duration depends on the number of tasks. */
   async audit(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Audit> {
     checkOptions(options, ['signal'], 'audit')
     const read = ({ balances, topics }: Audit) => ({ balances, topics: [...topics] })
     return this.#http.get('/v1/audit', read, { signal: options.signal, waitMs: null })
   }
 
-  /** Yields events as they happen, from now on. */
+  /** Yields events as they happen, starting now. */
   events(options: EventsOptions = {}): AsyncGenerator<ServerEvent, void, undefined> {
     checkOptions(options, ['topic', 'type', 'signal'], 'events')
     return eventsOf(this.#http, options)
   }
 
-  /** In Prometheus' exposition format. */
+  /** Returns the metrics in the text format of Prometheus. */
   async metrics(): Promise<string> {
     return this.#http.text('/metrics')
   }
 
-  /** Returns false if the server answers that it is not ready, or is shutting down. Throws if it is unreachable. */
+  /** Returns false if the server answers that it is not ready or shuts down. Throws if the server is unreachable. */
   async ready(): Promise<boolean> {
     try {
       return await this.#http.get('/readyz', ({ status }: { status: string }) => status === 'ready')

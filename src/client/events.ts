@@ -1,11 +1,11 @@
-/** Live events of a server. Events are not stored: those before the connection are not sent. */
+/** Live events of a server. Events are not stored: a client does not get the events from before its connection. */
 import { TocsinError } from '../errors.ts'
 import { EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
 import type { Http } from './http.ts'
 import { linesOf } from './lines.ts'
 import { queryOut } from './wire.ts'
 
-/** The library's events, with their name as `type`. */
+/** An event of the library, with its name as `type`. */
 export type ServerEvent =
   | { [N in Exclude<EventName, 'error'>]: { readonly type: N } & TocsinEvents[N] }[Exclude<
       EventName,
@@ -17,11 +17,11 @@ export type ServerEvent =
       readonly doing: string
       readonly error: string | { readonly code: string; readonly message: string }
     }
-  /** Events that were dropped because this client read too slowly. */
+  /** The number of events that were dropped because this client read too slowly. */
   | { readonly type: 'missed'; readonly count: number }
 
 export interface EventsOptions {
-  /** Only events of this topic. */
+  /** Yields only events of this topic. */
   readonly topic?: string | undefined
   readonly type?: EventName | undefined
   /** Ends the iteration without an error. */
@@ -30,7 +30,7 @@ export interface EventsOptions {
 
 const KNOWN: readonly string[] = [...EVENT_NAMES, 'missed']
 
-/** Ends when the loop is left or the signal aborts; throws when the server ends the stream. */
+/** Yields events. Ends when the caller leaves the loop or the signal aborts. Throws when the server ends the stream. */
 export async function* eventsOf(
   http: Http,
   { topic, type, signal }: EventsOptions,
@@ -65,7 +65,7 @@ async function* parsedEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<Se
     if (field === 'event') type = value ?? ''
     else if (field === 'data') data += data === '' ? value : `\n${value}`
     if (line !== '') continue
-    // A newer server may send events that this client does not know.
+    // A newer server may send events that this client does not know. Skip them.
     if (data !== '' && KNOWN.includes(type)) yield { ...(JSON.parse(data) as object), type } as ServerEvent
     type = ''
     data = ''

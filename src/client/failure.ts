@@ -1,18 +1,18 @@
 /** Converts error answers, lost answers and connection failures to TocsinErrors. */
 import { boundedText, describeError, ERROR_TABLE, type ErrorCode, type Json, TocsinError } from '../errors.ts'
 
-/** The request. */
+/** A request that was sent, as error messages describe it. */
 export interface SentRequest {
   readonly method: string
-  /** Without secrets. */
+  /** The URL without secrets. */
   readonly url: string
-  /** True if the call is idempotent, so that it may be retried. */
+  /** True if the call is idempotent and may be retried. */
   readonly isRepeatable: boolean
 }
 
 export interface Refusal {
   readonly status: number
-  /** Null if it is not JSON, and so not from Tocsin. */
+  /** The body as JSON; null if it is not JSON, and therefore not from Tocsin. */
   readonly body: unknown
   readonly retryAfter: string | null
 }
@@ -40,7 +40,7 @@ export function refused(
     DETAILS.flatMap((name) => (name in reported ? [[name, reported[name] as Json]] : [])),
   )
   if (isKnown(code)) return new TocsinError(code, message, { ...details, ...wait })
-  // A newer server may have codes that this client does not know.
+  // A newer server may send codes that this client does not know.
   return new TocsinError(status >= 500 ? 'unreachable' : 'bad-request', `${boundedText(code)}: ${message}`, {
     ...details,
     ...wait,
@@ -66,7 +66,7 @@ export function failed(sent: SentRequest, thrown: unknown): TocsinError {
   return lost(wasNeverSent(cause) ? { ...sent, isRepeatable: true } : sent, why, thrown)
 }
 
-/** By the message of `fetch`. */
+/** Mistakes in the configured URL, by the error message of `fetch`. */
 const MISTAKES: Readonly<Record<string, string | undefined>> = {
   'unexpected redirect': 'redirects: use the URL of the server itself',
   'bad port': 'has a port that fetch blocks',
@@ -80,10 +80,10 @@ interface SystemError {
   readonly errors?: unknown
 }
 
-/** True if no connection was established, so that not even a write took effect. */
+/** Returns true if no connection was established. Then even a write had no effect. */
 function wasNeverSent(cause: unknown): boolean {
   const { code, syscall, errors } = (cause ?? {}) as SystemError
-  // For a host with several addresses: one error for each attempt.
+  // If the host has several addresses, there is one error per connection attempt.
   if (Array.isArray(errors) && errors.length > 0) return errors.every(wasNeverSent)
   return (
     syscall === 'connect' ||
@@ -106,7 +106,10 @@ function wordsOf(cause: unknown): string {
   }
 }
 
-/** Chooses a code for an answer that is not from Tocsin, by its status. Of the 5xx, only 503 means that a write had no effect. */
+/**
+ * Returns an error code for an answer that is not from Tocsin, by its status. Among the 5xx statuses, only 503 means
+ * that a write had no effect.
+ */
 function codeByStatus({ isRepeatable }: SentRequest, status: number): ErrorCode {
   if (status === 429) return 'rate-limited'
   if (status < 500) return 'bad-request'
@@ -117,7 +120,7 @@ function isKnown(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_TABLE, code)
 }
 
-/** Parses Retry-After: seconds, or a date, which proxies may send. */
+/** Parses Retry-After. It is a number of seconds, or a date, which proxies may send. */
 function retryMs(header: string | null, nowMs: number): number | null {
   if (header === null) return null
   if (/^\d{1,9}$/.test(header)) return Number(header) * 1_000

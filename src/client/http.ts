@@ -1,4 +1,4 @@
-/** HTTP calls to a server, with its access token and a deadline. Every failure is a TocsinError. */
+/** Sends HTTP calls to a server, with an access token and a timeout. Every failure is a TocsinError. */
 import type { Clock } from '../clock.ts'
 import { durationText } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
@@ -12,9 +12,11 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined
-  /** Added to the deadline: how long the server may wait (long poll). Null removes the deadline. */
+  /**
+   * How long the server may wait before it answers (long poll). It is added to the timeout. Null removes the timeout.
+   */
   readonly waitMs?: number | null | undefined
-  /** True if the call is idempotent, so that it may be retried. */
+  /** True if the call is idempotent and may be retried. */
   readonly isRepeatable?: boolean | undefined
   readonly headers?: Readonly<Record<string, string>> | undefined
 }
@@ -28,7 +30,7 @@ export interface Opened {
   readonly body: AsyncIterable<Uint8Array>
   /** Returns the error to throw if reading the body failed. */
   failure(thrown: unknown): Error
-  /** Also closes an incomplete answer. */
+  /** Ends the call, also if the answer is incomplete. */
   close(): void
 }
 
@@ -62,7 +64,7 @@ export class Http {
     return this.#base
   }
 
-  /** `read` converts the JSON; if it throws, the answer is not from Tocsin. */
+  /** Sends a GET request. `read` converts the JSON of the answer. If `read` throws, the answer is not from Tocsin. */
   get<T>(path: string, read: (json: never) => T, options?: CallOptions): Promise<T> {
     return this.#call('GET', path, null, (response, sent) => jsonOf(response, sent, read), options)
   }
@@ -71,7 +73,7 @@ export class Http {
     return this.#call('GET', path, null, (response) => response.text())
   }
 
-  /** `json` is the body as text; null for no body. */
+  /** Sends a request. `json` is the body as text; null for no body. */
   send<T>(
     method: Method,
     path: string,
@@ -82,7 +84,7 @@ export class Http {
     return this.#call(method, path, json, (response, sent) => jsonOf(response, sent, read), options)
   }
 
-  /** Resolves when the answer begins. The caller must close it. */
+  /** Sends a request and resolves when the answer begins. The caller must close the answer. */
   async open(method: Method, path: string, options: OpenOptions = {}): Promise<Opened> {
     const sent = this.#sent(method, path, options)
     const deadline = new CallDeadline(this.#clock, options.signal)
@@ -119,7 +121,7 @@ export class Http {
     }
   }
 
-  /** Returns a 2xx answer, whose body is still to be read; throws for any other. */
+  /** Sends a request. Returns a 2xx answer before its body is read; throws for any other answer. */
   async #answer(
     sent: SentRequest,
     deadline: CallDeadline,
@@ -148,7 +150,7 @@ export class Http {
   }
 
   #failure(sent: SentRequest, deadline: CallDeadline, thrown: unknown): Error {
-    // The reason of the caller's signal is thrown unchanged.
+    // If the caller's signal aborted, throw its reason unchanged.
     if (deadline.isAborted) return deadline.reason
     if (TocsinError.is(thrown)) return thrown
     if (deadline.isLate) return lost(sent, `no answer within ${durationText(this.#timeoutMs)}`, thrown)
@@ -164,7 +166,7 @@ export class Http {
   }
 }
 
-/** Allows a path: the server may be behind a reverse proxy. */
+/** Checks the URL of the server. A path is allowed, because the server may be behind a reverse proxy. */
 function checkUrl(given: string): string {
   const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : null
   if (url === null || !/^https?:$/.test(url.protocol))
@@ -179,12 +181,12 @@ function checkUrl(given: string): string {
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
 }
 
-/** Hides the password of an invalid URL. */
+/** Hides the password in an invalid URL. */
 function hidden(given: unknown): unknown {
   return typeof given === 'string' ? given.replace(/\/\/[^/]*@/, '//…@') : given
 }
 
-/** The message does not quote the token, not even an invalid one. */
+/** Checks the token. The error message never contains the token, even if the token is invalid. */
 function checkToken(token: unknown): string {
   if (typeof token === 'string' && TOKEN.test(token)) return token
   throw badOption('token', 'expected a token as it was shown: one word, without spaces or line ends')
@@ -205,7 +207,7 @@ function isJson({ headers }: Response): boolean {
   return headers.get('content-type')?.toLowerCase().startsWith(JSON_TYPE) ?? false
 }
 
-/** Returns null if it is not JSON. */
+/** Parses JSON. Returns null if the text is not JSON. */
 function parsed(text: string | null): unknown {
   try {
     return text === null ? null : JSON.parse(text)

@@ -1,9 +1,9 @@
-/** Splits the bytes of an answer into lines, as they arrive. */
+/** Splits the bytes of an answer into lines while they arrive. */
 
-/** Lines of Tocsin are far shorter: a longer one is from another server. */
+/** The maximum length of a line. Tocsin sends far shorter lines, so a longer line is from another server. */
 const LINE_LENGTH_MAX = 1_048_576
 
-/** Yields text after the last line end as a line, unless it is empty. */
+/** Yields each line. Text after the last line end is a line, too, unless it is empty. */
 export async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder()
   let rest = ''

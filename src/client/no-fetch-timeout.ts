@@ -1,16 +1,16 @@
 /**
- * `fetch` times out by itself after five minutes without a header or a byte. A sweep over millions of tasks takes longer, and a
- * stream of tasks is answered at its end. For these calls the timeouts of Node's dispatcher are switched off.
+ * Disables the timeouts of `fetch`. By default `fetch` fails after five minutes without a header or a byte. A sweep
+ * over millions of tasks takes longer, and the answer to a stream of tasks comes only at its end.
  */
 
 interface Dispatcher {
   dispatch(options: object, handler: object): boolean
 }
 
-/** Where undici keeps the dispatcher of `fetch`; a program may set its own. */
+/** The property under which undici keeps the dispatcher of `fetch`. A program may set its own dispatcher there. */
 const GLOBAL_DISPATCHER = Symbol.for('undici.globalDispatcher.1')
 
-/** Returns options for `fetch`. Returns {} if there is no dispatcher: then the five minutes apply. */
+/** Returns options for `fetch`. Returns {} if there is no dispatcher: then the timeout of five minutes applies. */
 export function withoutFetchTimeout(): object {
   const dispatcher = () => (globalThis as { [GLOBAL_DISPATCHER]?: Dispatcher })[GLOBAL_DISPATCHER]
   if (dispatcher() === undefined) return {}

@@ -4,7 +4,7 @@ import type { NewTask } from '../task.ts'
 import { taskOut } from './wire.ts'
 
 export interface RefusedLine {
-  /** Position of the task in the stream, from 1. */
+  /** The position of the task in the stream, starting at 1. */
   readonly line: number
   readonly error: TocsinError
 }
@@ -12,12 +12,12 @@ export interface RefusedLine {
 type Tasks = Iterable<NewTask<unknown>> | AsyncIterable<NewTask<unknown>>
 type Turn = IteratorResult<NewTask<unknown>>
 
-/** Lines are joined up to this length before a write. */
+/** Lines are joined into chunks of about this length, and each chunk is written at once. */
 const CHUNK_LENGTH = 65_536
 
 /**
- * A request body with one task per line, made on demand as the connection takes more. Lines are sent at once when the source of
- * tasks is slow: they do not wait for a full chunk.
+ * A request body with one task per line. It is produced on demand, as fast as the connection accepts it. If the source
+ * of tasks is slow, its lines are sent at once and do not wait for a full chunk.
  */
 export class TaskLines {
   readonly body: ReadableStream<Uint8Array>
@@ -26,7 +26,7 @@ export class TaskLines {
   readonly #onRefused: (refused: RefusedLine) => void
   readonly #clock: Clock
   readonly #encoder = new TextEncoder()
-  /** The next task, if the source had not returned it when the last chunk was sent. */
+  /** The next task, if the source had not returned it yet when the last chunk was sent. */
   #pending: Promise<Turn> | null = null
   #line = 0
   #isOver = false
@@ -44,16 +44,19 @@ export class TaskLines {
     )
   }
 
-  /** The error that the source threw. The body was ended normally before it, so that the server reports how many tasks it accepted. */
+  /**
+   * The error that the source threw. The body ends normally before the error, so that the server reports how many tasks
+   * it accepted.
+   */
   get problem(): { readonly thrown: unknown } | null {
     return this.#problem
   }
 
-  /** Ends the source: it may clean up, as after a `break`. */
+  /** Ends the source, so that it can clean up, as after a `break`. */
   end(): void {
     if (this.#isOver) return
     this.#isOver = true
-    // Not awaited: the source may never return. Its errors are ignored, because no caller is left.
+    // The source may never return, so do not await it. Ignore its errors, because no caller is left to get them.
     void (async () => this.#leave())().catch(() => {})
   }
 
@@ -79,20 +82,23 @@ export class TaskLines {
     return chunk
   }
 
-  /** Returns null if the source is not ready and there are lines to send. */
+  /** Returns the next task, or the end. Returns null if the source is not ready and there are lines to send. */
   async #turn(mayWait: boolean): Promise<Turn | null> {
     const next = this.#pending ?? this.#next()
     this.#pending = null
     if (!(next instanceof Promise) || mayWait) return next
     const first = await Promise.race([next, this.#clock.turn()])
     if (first !== undefined) return first
-    // A rejection is handled by the next #turn, which awaits the same promise.
+    // The next #turn awaits the same promise and handles its rejection.
     next.catch(() => {})
     this.#pending = next
     return null
   }
 
-  /** Returns an empty line for a task that is refused here: the server counts it, so that later lines keep their numbers. */
+  /**
+   * Returns the line of a task. A task that is rejected here becomes an empty line, which the server counts, so that
+   * later lines keep their numbers.
+   */
   #lineOf(task: NewTask<unknown>): string {
     this.#line++
     try {

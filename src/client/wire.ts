@@ -1,4 +1,4 @@
-/** Converts the library's values to JSON and back: durations with units, instants in RFC 3339. */
+/** Converts the library's values to JSON and back. Durations have units, and instants are in RFC 3339. */
 import {
   checkConfig,
   type ConfigView,
@@ -14,7 +14,7 @@ import { encodePayload } from '../values/payload.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
 import type { By, ForecastOptions, Shift } from '../api/topic.ts'
 
-/** Dates are text on the wire. */
+/** The JSON form of a value: dates are text. */
 export type Wire<T> = T extends Date ? string : T extends object ? { [K in keyof T]: Wire<T[K]> } : T
 
 const TASK_FIELDS = ['payload', 'delay', 'at', 'key', 'tags', 'priority', 'smear', 'onConflict'] as const
@@ -38,7 +38,7 @@ export function whenOrShiftOut(when: When | Shift): object {
   return { shift: when.shift }
 }
 
-/** Returns JSON text, so that a payload is serialized only once. */
+/** Returns JSON text instead of an object, so that a payload is serialized only once. */
 export function taskOut(task: NewTask<unknown>): string {
   checkOptions(task, TASK_FIELDS, 'task')
   const { payload, delay: _delay, at: _at, smear, ...others } = task
@@ -54,14 +54,14 @@ export function configOut(config: TopicConfig, where: string): TopicConfig {
   return checkConfig(config, where)
 }
 
-/** Keeps nulls, which reset fields. */
+/** Keeps nulls, because they reset settings. */
 export function patchOut(patch: LiveConfig, where: string): LiveConfig {
   const set = patchLive({}, patch, where)
   const given = Object.entries(patch).filter(([, value]) => value === null)
   return { ...set, ...(Object.fromEntries(given) as LiveConfig) }
 }
 
-/** Returns '' if no field is set. */
+/** Returns the query string of a URL; '' if no field is set. */
 export function queryOut(fields: Readonly<Record<string, string | number | null | undefined>>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(fields))
@@ -69,7 +69,7 @@ export function queryOut(fields: Readonly<Record<string, string | number | null 
   return query.size === 0 ? '' : `?${query.toString()}`
 }
 
-/** Throws if the text is not an instant: then the answer is not from Tocsin. */
+/** Parses an instant. Throws if the text is not an instant, because then the answer is not from Tocsin. */
 export function dateIn(text: string): Date {
   const date = new Date(text)
   if (typeof text !== 'string' || Number.isNaN(date.getTime())) throw new TypeError('expected an instant')
@@ -84,7 +84,7 @@ export function rescheduledIn({ key, outcome, dueAt }: Wire<Rescheduled>): Resch
   return { key, outcome, dueAt: dueAt === null ? null : dateIn(dueAt) }
 }
 
-/** A task as JSON. The payload is passed on unchanged. */
+/** A task as JSON. The payload is not converted. */
 export type WireTask<T extends Task<unknown> | TaskInfo<unknown>> = Wire<Omit<T, 'payload'>> & {
   payload: unknown
 }
@@ -118,7 +118,7 @@ export function stepsIn(steps: ForecastAnswer['topics'][number]['steps']): { at:
   return steps.map(({ at, due }) => ({ at: dateIn(at), due }))
 }
 
-/** Leaves out fields that a newer server may add. */
+/** Omits fields that a newer server may add. */
 export function configIn({ version, effective, live, code, paused }: ConfigView): ConfigView {
   return { version, effective, live, code, paused }
 }

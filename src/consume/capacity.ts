@@ -1,7 +1,7 @@
 /**
- * How many tasks a consumer may claim: one per free permit (a permit allows one handler call), and a prefetch that keeps
- * the handlers busy while the next claim is under way. The consumer never claims more, because a claimed task that waits
- * here cannot run in another process.
+ * How many tasks a consumer may claim: the tasks for its free permits (a permit allows one handler call), and a
+ * prefetch that keeps the handlers busy while the next claim is under way. The consumer never claims more, because a
+ * claimed task that waits here cannot run in another process.
  *
  * Suspects (tasks whose lease was lost before, perhaps because they crashed their process) run alone, so that the next
  * lost lease can be blamed on them. `#alone` tells whether a suspect runs alone:
@@ -28,8 +28,8 @@ import type { Settings } from '../values/config.ts'
 import { RateMeter } from './rate-meter.ts'
 
 /**
- * The prefetch is at most the work of PREFETCH_MS at the measured rate, of a tenth of the lease, and PREFETCH_BATCHES
- * batches.
+ * The prefetch is limited to what the consumer finishes in PREFETCH_MS at the measured rate, to what it finishes in a
+ * tenth of the lease, and to PREFETCH_BATCHES batches.
  */
 const PREFETCH_MS = 100
 const PREFETCH_BATCHES = 4
@@ -38,9 +38,9 @@ const PREFETCH_BATCHES = 4
 const UNRECORDED_BATCHES = 4
 
 /**
- * One claim gets this fraction of the free capacity: a quarter. If one claim took all of it, the other cells would wait
- * for the answer of that claim. After a stall, their overdue tasks would arrive one round trip after the other. A share
- * is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
+ * The share of one claim is the free capacity divided by this number. If one claim took all capacity, the other cells
+ * would wait for the answer of that claim. After a stall, their overdue tasks would arrive one round trip after the
+ * other. A share is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
  */
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16

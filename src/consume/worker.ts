@@ -3,8 +3,8 @@
  *
  *   admission (ours? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ held tasks, which record the outcome
  *
- * A failure of a handler is never mistaken for a failure of the store: a performer converts everything that the user's code
- * does into a verdict, and only the settler handles a store that fails.
+ * A failure of a handler is never mistaken for a failure of the store: a performer converts everything that the user's
+ * code does into a verdict, and only the settler handles a store that fails.
  */
 import { type Clock, sleep } from '../clock.ts'
 import type { Task } from '../task.ts'

@@ -1,9 +1,10 @@
 /**
- * Consumption by pulling over HTTP: a client claims tasks, and settles each by the token that came with it.
+ * Consumption over HTTP: a client claims tasks, and settles each task with the token that the claim returned.
  *
  *   claim ──▶ pending pulls ◀── pullers ◀── store          token + outcome ──▶ settle ──▶ store
  *
- * No state of a claim is kept here: a client may settle through another process, or after a restart of this one.
+ * This process keeps no state of a claim. A client may settle through another process, or after a restart of this
+ * process.
  */
 import { TocsinError } from '../errors.ts'
 import { groupBy } from '../lib/group-by.ts'
@@ -21,7 +22,7 @@ export interface HttpPullParts extends PendingPullsParts, ReporterParts {
 
 export interface PulledTask extends Task<unknown> {
   readonly token: string
-  /** By the timetable's clock. */
+  /** The end of the lease on the timetable's clock. */
   readonly leaseUntil: Date
 }
 
@@ -53,16 +54,22 @@ export class HttpPull {
     return this.#pendingPulls.count
   }
 
-  /** Resolves with up to `limit` tasks as soon as there are any; with none after `waitMs`, or when `signal` aborts. */
+  /**
+   * Resolves with up to `limit` tasks as soon as any are due. Resolves with no tasks after `waitMs`, or when `signal`
+   * aborts.
+   */
   async claim(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<PulledTask[]> {
     const pulled = await this.#pendingPulls.wait(limit, leaseMs, waitMs, signal)
     if (!signal.aborted) return pulled.map((one) => this.#task(one))
-    // The client is gone: other clients may have the tasks at once.
+    // The client is gone. Give the tasks back, so that other clients can claim them at once.
     await this.#pulledTasks.giveBack(pulled)
     return []
   }
 
-  /** Returns one answer per item, in order. Safe to retry: a task that is settled already answers 'stale'. */
+  /**
+   * Settles tasks. Returns one answer per item, in order. A retry is safe: the answer for a task that is settled
+   * already is 'stale'.
+   */
   async settle(items: readonly (KeyAndToken & { readonly verdict: Verdict })[]): Promise<SettleAnswer[]> {
     const { settings, random, store } = this.#parts
     const given = decodeItems(items).map(({ key, token }, i) => {
@@ -85,7 +92,10 @@ export class HttpPull {
     return answers
   }
 
-  /** Extends leases. Without a ledger a lease belongs to a whole claim: all its tasks of the same cell are extended, too. */
+  /**
+   * Extends leases. Without a ledger, a lease belongs to a whole claim, so all tasks of that claim in the same cell are
+   * extended, too.
+   */
   async extend(items: readonly KeyAndToken[], leaseMs: number): Promise<('extended' | 'stale')[]> {
     const { store } = this.#parts
     const { extendKeys } = store.features
@@ -107,7 +117,7 @@ export class HttpPull {
     })
   }
 
-  /** Returns tasks that never reached the client to the timetable, as if they had not been claimed. */
+  /** Returns tasks that never reached the client to the timetable. Their deliveries do not count. */
   async giveBack(tasks: readonly PulledTask[]): Promise<void> {
     const { store } = this.#parts
     const outcome = { kind: 'return' } as const
@@ -123,12 +133,12 @@ export class HttpPull {
     this.#pendingPulls.reconfigure()
   }
 
-  /** Answers all pending pulls at once. Tasks that were handed out stay with their clients. */
+  /** Answers all pending pulls at once. Clients keep the tasks that were handed out. */
   stop(): Promise<void> {
     return this.#pendingPulls.stop()
   }
 
-  /** Makes one call per claim, and returns the answers in the order of the items. */
+  /** Makes one call per claim. Returns the answers in the order of the items. */
   async #byClaim<T extends DecodedItem, A>(
     given: readonly T[],
     ask: (at: CellAddress, token: PullToken, some: readonly T[]) => Promise<readonly A[]>,

@@ -1,12 +1,12 @@
 import type { Pulled } from './pulled-tasks.ts'
 
-/** A client's call for up to `limit` tasks that waits until there are some. */
+/** A client's call for up to `limit` tasks. It waits until tasks are due. */
 export class PendingPull {
   readonly leaseMs: number
   readonly #limit: number
   readonly #answer: (tasks: Pulled[]) => void
   readonly #tasks: Pulled[] = []
-  /** Tasks that claims under way may return. */
+  /** The maximum number of tasks that claims under way may return. */
   #reserved = 0
   #claims = 0
   #isExpired = false
@@ -18,7 +18,7 @@ export class PendingPull {
     this.#answer = answer
   }
 
-  /** How many more tasks may be claimed for this pull. */
+  /** The number of tasks that may still be claimed for this pull. */
   get capacity(): number {
     return this.#isClosed ? 0 : this.#limit - this.#tasks.length - this.#reserved
   }
@@ -42,7 +42,7 @@ export class PendingPull {
     return this.#claims === 0 && (this.#tasks.length > 0 || this.#isExpired)
   }
 
-  /** Ends the wait: from now on the pull waits only for claims that are under way. */
+  /** Ends the wait. From now on the pull waits only for claims that are already under way. */
   expire(): void {
     this.#isExpired = true
   }
@@ -53,7 +53,7 @@ export class PendingPull {
     this.#claims++
   }
 
-  /** Ends a reservation with the tasks that the claim returned. */
+  /** Ends a reservation, and adds the tasks that the claim returned. */
   release(count: number, tasks: readonly Pulled[]): void {
     this.#reserved -= count
     this.#claims--

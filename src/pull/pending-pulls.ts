@@ -1,7 +1,8 @@
 /**
- * The HTTP pulls of a topic that wait for tasks, and the pullers that claim for them. The pullers cover all cells,
- * whichever process owns the slot: a client gets what is due from any server. Claims are atomic, so two processes that
- * claim the same task only waste a call. Pullers claim only while a pull waits. After `IDLE_MS` without a pull they stop.
+ * The HTTP pulls of a topic that wait for tasks, and the pullers that claim for them. These pullers cover all cells,
+ * including those of slots that other processes pull, so that a client gets due tasks of every cell from any server.
+ * Claims are atomic: if two processes claim from the same cell, one of them only wastes a call. Pullers claim only
+ * while a pull waits, and stop after `IDLE_MS` without a pull.
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
@@ -18,24 +19,30 @@ export interface PendingPullsParts extends ClaimerParts {
   readonly clock: Clock
   readonly rateLimiter: RateLimiter
   readonly paused: () => boolean
-  /** This process's part of the topic's rate. */
+  /** Returns this process's part of the topic's rate. */
   readonly rate: () => Rate | null
 }
 
-/** A part of a pull that is set aside for one claim. */
+/** A part of a pull that is reserved for one claim. */
 export interface PullReservation {
   readonly from: ClaimSource
   readonly pull: PendingPull
-  /** Tasks to claim. */
+  /** The maximum number of tasks to claim. */
   readonly limit: number
-  /** Tasks of the pull that are reserved. A suspect reserves all of them, to be the only task of its answer. */
+  /**
+   * The number of tasks of the pull that are reserved. A suspect reserves all of them, because it must be the only task
+   * of the answer.
+   */
   readonly reserved: number
 }
 
-/** Without a pull for this long, the topic's pullers stop until the next one. */
+/** The topic's pullers stop after this time without a pull, and start again with the next pull. */
 const IDLE_MS = 60_000
 const PULLERS = 16
-/** A claim takes at most its share of a pull, so that all pullers claim at once; a smaller share is not worth a call. */
+/**
+ * The minimum share of one claim in a pull. The shares are small so that all pullers claim at the same time, but a
+ * smaller share is not worth a call.
+ */
 const SHARE_MIN = 8
 
 export class PendingPulls implements PullerHost<PullReservation> {
@@ -43,7 +50,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
   readonly #reporter: Reporter
   readonly #claimer: Claimer
   readonly #pulledTasks: PulledTasks
-  /** First come, first served. */
+  /** Pending pulls, served in the order of their arrival. */
   readonly #pulls = new Set<PendingPull>()
   /** Callbacks of pullers that found no pull to claim for. */
   readonly #waitingPullers = new Set<() => void>()
@@ -63,7 +70,10 @@ export class PendingPulls implements PullerHost<PullReservation> {
     return this.#pulls.size
   }
 
-  /** Resolves with up to `limit` tasks as soon as there are any; with none after `waitMs`, or when `signal` aborts. */
+  /**
+   * Resolves with up to `limit` tasks as soon as any are due. Resolves with no tasks after `waitMs`, or when `signal`
+   * aborts.
+   */
   wait(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<Pulled[]> {
     if (this.#isStopped || signal.aborted) return Promise.resolve([])
     this.#open()
@@ -112,7 +122,10 @@ export class PendingPulls implements PullerHost<PullReservation> {
     return { from: 'lanes', pull, limit, reserved: limit }
   }
 
-  /** A suspect is the only task of its answer: if it crashes the client, no other task is lost with it. */
+  /**
+   * Reserves a whole pull for one suspect. A suspect is the only task of its answer: if it crashes the client, no other
+   * task is affected.
+   */
   reserveAlone(whenIdle: () => void): PullReservation | null {
     const { rateLimiter, rate, clock } = this.#parts
     const pull = this.#mayClaim() ? [...this.#pulls].find(({ isEmpty }) => isEmpty) : undefined
@@ -164,20 +177,23 @@ export class PendingPulls implements PullerHost<PullReservation> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Nothing to do: a pull with tasks is answered when its last claim returns. */
+  /** Does nothing: a pull with tasks is answered when its last claim returns. */
   passOn(): void {}
 
   onError(error: unknown): void {
     this.#reporter.callFailed('claim', error)
   }
 
-  /** Adds tasks to their pull, and gives back those that it cannot take: it may be closed by now. */
+  /**
+   * Adds tasks to their pull. Gives back the tasks that the pull cannot take, because it is closed or has too little
+   * capacity.
+   */
   #deliver({ pull, from, reserved }: PullReservation, tasks: Pulled[]): void {
-    // A repeated claim may return more tasks than are reserved now.
+    // A repeated claim may return more tasks than this claim reserved.
     const taken = pull.isClosed ? [] : tasks.slice(0, reserved)
     this.#pulledTasks.giveBackSoon(tasks.slice(taken.length))
     pull.release(reserved, taken)
-    // A suspect is the only task of its answer.
+    // A suspect must be the only task of its answer.
     if (pull.capacity === 0 || (from === 'suspects' && taken.length > 0)) pull.close()
     else this.#answerSoon(pull)
     this.#callWaitingPullers()
@@ -208,7 +224,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     )
     this.#unwatch = store.watch(topic, {
       wake: (cell, ...ring) => this.#pullers[cell % PULLERS]?.wake(cell, ...ring),
-      // The client that holds the task is elsewhere. Its next settle or extend is answered 'stale'.
+      // The client that holds the task is not in this process. The answer to its next settle or extend is 'stale'.
       fence: () => {},
       limit: () => {},
       missed: () => this.reconfigure(),
@@ -217,7 +233,10 @@ export class PendingPulls implements PullerHost<PullReservation> {
     for (const puller of this.#pullers) puller.start()
   }
 
-  /** Waits for one turn of the event loop: by then, claims that can return more tasks of the same moment are under way. */
+  /**
+   * Answers a complete pull after one turn of the event loop. By then, claims that may return more tasks of the same
+   * moment are under way.
+   */
   #answerSoon(pull: PendingPull): void {
     if (!pull.isComplete) return
     void this.#parts.clock.turn().then(() => {
@@ -240,5 +259,5 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 }
 
-/** A claim that takes no tasks and only rescues expired leases. */
+/** The limit and source of a claim that takes no tasks and only rescues tasks with expired leases. */
 const NO_TASKS = { limit: 0, from: 'lanes' } as const

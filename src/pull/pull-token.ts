@@ -1,9 +1,9 @@
 import { TocsinError } from '../errors.ts'
 
 /**
- * Proves to any process that shares the store that a client holds a claim: it names the task's cell and the claim. Clients
- * treat it as opaque. It is not signed: it allows no more than the right to consume the topic does, and the store checks
- * whether the claim still holds.
+ * Proves to any process that shares the store that a client holds a task: the token names the task's cell and the
+ * claim. Clients treat the token as opaque. It need not be signed: it allows no more than the right to consume the
+ * topic does, and the store checks whether the claim still holds the task.
  */
 export interface PullToken {
   readonly cell: number
@@ -11,7 +11,7 @@ export interface PullToken {
   readonly req: string
   /** The ledger session that made the claim; null without a ledger. */
   readonly session: number | null
-  /** Failures before this attempt. */
+  /** The number of failures before this attempt. */
   readonly failures: number
   /** The task's id. */
   readonly id: string
@@ -21,7 +21,10 @@ export function encodeToken({ cell, stamp, req, session, failures, id }: PullTok
   return Buffer.from(JSON.stringify([cell, stamp, req, session, failures, id])).toString('base64url')
 }
 
-/** Throws 'bad-token' if the text was never a token. An outdated token is decoded: the store answers 'stale'. */
+/**
+ * Decodes a token. Throws 'bad-token' if the text cannot be a token. An outdated token is decoded; the store answers
+ * 'stale'.
+ */
 export function decodeToken(text: string, field: string): PullToken {
   const [cell, stamp, req, session, failures, id] = parsed(text)
   if (

@@ -13,10 +13,10 @@ export interface Pulled {
   readonly cell: number
   readonly stamp: number
   readonly req: string
-  /** The timetable's clock when the task was claimed. */
+  /** The time of the timetable's clock when the task was claimed. */
   readonly firedMs: number
   readonly leaseUntilMs: number
-  /** Monotonic. The lease counts from here: no other process has the task before it ends. */
+  /** The monotonic time when the claim was first sent. No other process has the task before `sentMs + leaseMs`. */
   readonly sentMs: number
   readonly leaseMs: number
 }
@@ -25,18 +25,23 @@ export interface PulledTasksParts {
   readonly topic: string
   readonly store: TaskStore
   readonly clock: Clock
-  /** The settings that are in force now. */
+  /** Returns the settings that are in force now. */
   readonly settings: () => Settings
 }
 
-/** A task that spent more than this part of its lease here is given back: too little of the lease is left to hand on. */
+/**
+ * A task is given back if more than this part of its lease has passed before it is handed out, because the rest is too
+ * short.
+ */
 const SPENT_SHARE = 0.5
 
-/** The tasks between their claim and their client: hands out those that may start, and gives back the others. */
+/**
+ * The tasks between their claim and their client. Hands out the tasks that may start, and gives back all other tasks.
+ */
 export class PulledTasks {
   readonly #parts: PulledTasksParts
   readonly #reporter: Reporter
-  /** Give-backs under way that no pull waits for. */
+  /** Calls under way that give tasks back and that no pull waits for. */
   readonly #givingBack = new Set<Promise<void>>()
 
   constructor(parts: PulledTasksParts, reporter: Reporter) {
@@ -49,13 +54,13 @@ export class PulledTasks {
     const { cell } = at
     const { req, leaseMs } = request
     const { stamp, nowMs: firedMs } = claim
-    // A repeated claim has only the rest of its lease.
+    // For a repeated claim, a part of the lease has passed already.
     const leaseUntilMs = firedMs + leaseMs - Math.ceil(this.#parts.clock.monotonicNow() - sentMs)
     const common = { cell, stamp, req, firedMs, leaseUntilMs, sentMs, leaseMs }
     return claim.tasks.map((entry) => ({ entry, ...common }))
   }
 
-  /** Returns the tasks of one claim that may be handed out. The others have their outcome, or are given back. */
+  /** Returns the tasks of one claim that may be handed out. Settles or gives back all other tasks. */
   async admit(at: CellAddress, tasks: readonly Pulled[], from: ClaimSource): Promise<Pulled[]> {
     if (tasks.some((task) => this.#isSpent(task))) {
       await this.giveBack(tasks)
@@ -67,7 +72,10 @@ export class PulledTasks {
     return admitted
   }
 
-  /** Returns the tasks with enough lease left. A pull waits for all its claims, so the lease of the first may be spent. */
+  /**
+   * Returns the tasks whose leases are long enough to hand them out, and gives back the other tasks. A pull waits for
+   * all its claims, so too much of the first claim's lease may have passed.
+   */
   fresh(tasks: readonly Pulled[]): Pulled[] {
     const spent = tasks.filter((task) => this.#isSpent(task))
     this.giveBackSoon(spent)
@@ -79,7 +87,10 @@ export class PulledTasks {
     return fresh
   }
 
-  /** Returns tasks to the timetable, as if they had not been claimed. Never rejects: if it fails, their lease ends. */
+  /**
+   * Returns tasks to the timetable. Their deliveries do not count. Never rejects: if the call fails, the tasks are due
+   * again when their leases expire.
+   */
   async giveBack(tasks: readonly Pulled[]): Promise<void> {
     const { store, topic } = this.#parts
     const outcome = { kind: 'return' } as const
@@ -101,7 +112,7 @@ export class PulledTasks {
     this.#givingBack.add(done)
   }
 
-  /** Resolves when all give-backs under way have ended. */
+  /** Resolves when all calls under way that give tasks back have ended. */
   async givenBack(): Promise<void> {
     await Promise.all(this.#givingBack)
   }
@@ -110,7 +121,7 @@ export class PulledTasks {
     return this.#parts.clock.monotonicNow() - sentMs > leaseMs * SPENT_SHARE
   }
 
-  /** Settles the tasks that the topic's late policy ends, and returns the others. */
+  /** Settles the tasks that the topic's `late` policy ends, and returns all other tasks. */
   async #settleLate(at: CellAddress, tasks: readonly Pulled[]): Promise<Pulled[]> {
     const { store, settings } = this.#parts
     const { late } = settings()
@@ -131,14 +142,17 @@ export class PulledTasks {
     return inTime
   }
 
-  /** Records the start of a suspect before it is handed out: only then can a lost lease be held against it. */
+  /**
+   * Records the start of a suspect before it is handed out. A lost lease is blamed only on a task whose start is
+   * recorded.
+   */
   async #begun(at: CellAddress, tasks: Pulled[]): Promise<Pulled[]> {
     const [suspect] = tasks
     if (suspect === undefined) return []
     return (await this.#parts.store.begin(at, suspect.entry.key, suspect.stamp)) ? tasks : []
   }
 
-  /** Tells the ledger that clients may settle and extend these tasks through any process. */
+  /** Records in the ledger that clients may settle and extend these tasks through any process. */
   async #handOut(at: CellAddress, tasks: readonly Pulled[]): Promise<void> {
     const [first] = tasks
     if (first === undefined) return

@@ -1,4 +1,7 @@
-/** Authentication and authorization. Every route declares the scope that it requires; `admin` includes all scopes. */
+/**
+ * Authentication and authorization. Every route declares the scope that it requires. The scope 'admin' includes all
+ * scopes.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
@@ -9,7 +12,10 @@ import { PathTable } from './path-table.ts'
 import type { TokenBook } from './token-book.ts'
 
 export interface Access {
-  /** Id of the access token; null for a request without one, on loopback, before the first token was created. */
+  /**
+   * The id of the access token. Null for a request without a token, which is allowed only on loopback before the first
+   * token was created.
+   */
   readonly tokenId: string | null
   readonly scopes: readonly Scope[]
   readonly topicPrefix: string | null
@@ -26,17 +32,20 @@ declare module 'fastify' {
     access: Access | null
   }
   interface FastifyContextConfig {
-    /** Null for a route that needs no token. Undefined is an error when the server is built, so that no route is public by accident. */
+    /**
+     * Null for a route that needs no token. If the scope is undefined, building the server fails, so that no route is
+     * public by accident.
+     */
     scope?: Scope | null
     /**
-     * For routes that are about several topics. A token with a topic prefix gets 403 from 'whole'; from 'filtered' it gets only
-     * its own topics.
+     * What a token with a topic prefix may do on a route that is about several topics. It gets 403 from 'whole'. It
+     * gets only the topics with its prefix from 'filtered'.
      */
     reach?: 'topic' | 'filtered' | 'whole'
   }
 }
 
-/** Access on loopback, before the first token was created. */
+/** The access on loopback before the first token was created. */
 const OPEN: Access = { tokenId: null, scopes: ['admin'], topicPrefix: null, rate: null, bodyBytesMax: null }
 const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/i
 
@@ -44,7 +53,7 @@ export interface AccessParts {
   readonly book: TokenBook
   readonly clock: Clock
   readonly isLoopback: boolean
-  /** Rate limit of tokens that have no limit of their own. */
+  /** The rate limit of tokens that have no limit of their own. */
   readonly rate: Rate | null
 }
 
@@ -57,7 +66,7 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   const paths = new PathTable()
   app.addHook('onRoute', ({ config, method, url }) => {
     if (config?.scope === undefined) throw new Error(`${String(method)} ${url} declares no scope`)
-    // Fastify adds a HEAD route to each GET, with the same scope.
+    // Fastify adds a HEAD route to each GET route, with the same scope.
     if (method !== 'HEAD') scopes.set(`${String(method)} ${url}`, config.scope)
     paths.add(String(method), url, config.scope)
   })
@@ -75,7 +84,10 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
     if (topic !== undefined) checkTopic(access, topic)
   })
 
-  /** Answers before the body is read: it may be of any size. Where the path needs a token, a caller without one gets 401 first. */
+  /**
+   * Answers a request that no route matches, without reading its body, which may be of any size. If the path needs a
+   * token, a caller without a token gets 401.
+   */
   async function answerWithoutRoute(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const { method } = request
     const path = paths.find(request.url)
@@ -133,7 +145,10 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   }
 }
 
-/** Without tokens only programs on this machine are admitted, and no web page of another site in a browser on this machine. */
+/**
+ * Admits a request without a token, if it comes from a program on this machine. Rejects pages of other sites that are
+ * open in a browser on this machine.
+ */
 function openly(request: FastifyRequest): Access {
   const { host = '', origin, 'sec-fetch-site': site } = request.headers
   if (!HERE.test(host))
@@ -141,13 +156,13 @@ function openly(request: FastifyRequest): Access {
       'forbidden',
       'without tokens this server answers only to localhost; create a token first',
     )
-  // Images and scripts of a page are requested without Origin; for them browsers send Sec-Fetch-Site.
+  // Browsers request the images and scripts of a page without Origin, but they send Sec-Fetch-Site.
   if ((origin !== undefined && origin !== `http://${host}`) || site === 'cross-site')
     throw new TocsinError('forbidden', 'without tokens this server does not answer to pages of other sites')
   return OPEN
 }
 
-/** Throws 'forbidden' if the token does not cover the topic. Also used for topics in a query. */
+/** Throws 'forbidden' if the token does not cover the topic. Routes also call this for topics in a query. */
 export function checkTopic({ topicPrefix }: Access, topic: string): void {
   checkTopicName(topic)
   if (topicPrefix !== null && !topic.startsWith(topicPrefix))

@@ -1,4 +1,7 @@
-/** Errors as HTTP answers: one shape, the status of the code, no internals of the server. */
+/**
+ * Converts errors to HTTP answers. All have the same shape, the status of their error code, and no internals of the
+ * server.
+ */
 import type { FastifyBaseLogger, FastifyError } from 'fastify'
 import { ERROR_TABLE, type ErrorCode, TocsinError } from '../errors.ts'
 
@@ -32,12 +35,15 @@ export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
   }
 }
 
-/** Returns the message that a client may see. Messages of 5xx errors may name stores and their addresses: only the log has them. */
+/**
+ * Returns the message that a client may see. The message of a 5xx error may contain the address of a store, so only the
+ * log contains it.
+ */
 export function wordsOf({ code, status, message }: TocsinError): string {
   return status >= 500 ? ERROR_TABLE[code].means : message
 }
 
-/** Requests that Fastify refuses itself, with our codes and messages. */
+/** The error codes and messages for requests that Fastify itself rejects. */
 const BY_FASTIFY: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['too-large', 'body: too large'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['bad-media-type', 'content-type: not supported here'],
@@ -46,21 +52,23 @@ const BY_FASTIFY: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_MAX_PARAM_LENGTH: ['bad-request', 'a part of the path is longer than any name or key'],
 }
 
-/** Returns null for an unexpected error, of which a client learns no more than 'internal'. */
+/**
+ * Converts a thrown value to a TocsinError. Returns null for an unexpected error; the client gets only 'internal' then.
+ */
 export function asTocsinError(thrown: unknown): TocsinError | null {
   if (TocsinError.is(thrown)) return thrown
   const { code = '', statusCode = 500 } = (thrown ?? {}) as Partial<FastifyError>
   const [known, words] = BY_FASTIFY[code] ?? ['bad-request', ERROR_TABLE['bad-request'].means]
-  // Fastify's own message may quote the request, at any length.
+  // Fastify's own message may quote the request, in any length.
   return code.startsWith('FST_') && statusCode < 500 ? new TocsinError(known, words) : null
 }
 
-/** Returns an 'internal' error in place of an unexpected one. */
+/** Returns the error, or an 'internal' error if it is null, that is, unexpected. */
 export function orInternal(known: TocsinError | null): TocsinError {
   return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
 }
 
-/** Returns the error to answer with, and logs the original if it is unexpected or a 5xx. */
+/** Returns the error to answer with. Logs the thrown error if it is unexpected or a 5xx. */
 export function foreseen(thrown: unknown, log: FastifyBaseLogger): TocsinError {
   const known = asTocsinError(thrown)
   if (known === null) log.error({ error: thrown }, 'request failed with an unexpected error')
@@ -68,7 +76,7 @@ export function foreseen(thrown: unknown, log: FastifyBaseLogger): TocsinError {
   return orInternal(known)
 }
 
-/** Returns the value of Retry-After; null if a retry is of no use. */
+/** Returns the value of the header Retry-After; null if a retry cannot succeed. */
 export function retryAfterSeconds(error: TocsinError): number | null {
   if (!error.retryable) return null
   const { retryInMs } = error.details

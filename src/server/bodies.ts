@@ -1,4 +1,6 @@
-/** Request bodies: JSON in UTF-8 with a size limit and a deadline, or a stream of NDJSON lines, passed on as it arrives. */
+/**
+ * Reads request bodies. A JSON body has a size limit and a timeout. An NDJSON body is passed on as a stream of lines.
+ */
 import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -10,7 +12,7 @@ const JSON_TYPE = 'application/json'
 
 export interface BodyLimits {
   readonly bytesMax: number
-  /** For a JSON body, which is read as a whole. */
+  /** The time limit for a JSON body, which is read as a whole. */
   readonly deadlineMs: number
 }
 
@@ -37,7 +39,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
     try {
       checkWanted(request)
     } catch (error) {
-      // The body will not be read: close the connection instead of waiting for the rest.
+      // The body will not be read: close the connection instead of waiting for the rest of the body.
       void reply.header('connection', 'close')
       throw error
     }
@@ -47,7 +49,7 @@ export function useBodies(app: FastifyInstance, clock: Clock, limits: BodyLimits
   })
 }
 
-/** 'application/json; charset=utf-8' → 'application/json'. */
+/** Returns the media type without parameters: 'application/json; charset=utf-8' → 'application/json'. */
 export function mediaTypeOf({ headers }: FastifyRequest): string {
   return headers['content-type']?.split(';')[0]?.trim().toLowerCase() ?? ''
 }
@@ -57,14 +59,15 @@ function hasBody({ headers }: FastifyRequest): boolean {
 }
 
 /**
- * An empty body of a POST is read as an empty object; required fields are then reported by name. Not for PUT, where an empty
- * body would reset the topic to its defaults, nor for PATCH.
+ * Returns true if an empty body is read as an empty object. Validation then reports missing fields by name. This
+ * applies only to POST. With PUT, an empty object would reset the topic to its defaults; with PATCH, it would change
+ * nothing.
  */
 function mayBeEmpty({ method, routeOptions }: FastifyRequest): boolean {
   return method === 'POST' && routeOptions.schema?.body !== undefined
 }
 
-/** Refuses a body that the route would ignore or misread. */
+/** Throws if the request has a body that the route would ignore or misread. */
 function checkWanted(request: FastifyRequest): void {
   const { schema } = request.routeOptions
   if (schema?.body === undefined)
@@ -81,7 +84,10 @@ function checkWanted(request: FastifyRequest): void {
     })
 }
 
-/** Returns why the parser refused the text. V8's message may quote the body, which may hold secrets, so only the position is kept. */
+/**
+ * Returns why the parser rejected the text. V8's message may quote the body, and the body may contain secrets, so only
+ * the position is returned.
+ */
 function reasonOf(text: string): string {
   try {
     JSON.parse(text.replace(/^\uFEFF/, ''))
@@ -117,7 +123,7 @@ async function read(
     }
     const refuse = (error: TocsinError) =>
       end(() => {
-        // Discard the rest. The connection is not used again.
+        // Discard the rest of the body. The connection is not used again.
         payload.resume()
         reject(error)
       })

@@ -13,13 +13,16 @@ import { LineWriter } from './line-writer.ts'
 import type { ServerParts } from './parts.ts'
 import { ref } from './schemas.ts'
 
-/** A payload of maximum size with every byte escaped ('\u0000' is 6 bytes), plus the rest of a task. */
+/** The length of a task whose payload has the maximum size and every byte escaped ('\u0000' is 6 bytes). */
 export const LINE_BYTES_MAX = PAYLOAD_BYTES_MAX * 6 + 16_384
-/** Batches in progress at once, so that the store works while the next ones are read. With 4 it is a fifth slower. */
+/**
+ * The maximum number of concurrent batches, so that the store works while the next batches are read. With 4 batches,
+ * scheduling is a fifth slower.
+ */
 const AHEAD = 8
-/** Read buffer. Large, because one call to Redis with 1,000 tasks is cheaper than three calls. */
+/** The size of the read buffer. It is large, because one call to Redis with 1,000 tasks is cheaper than three calls. */
 const READ_BYTES = 256 * 1_024
-/** After a failure, how long a client that still sends has to read the answer. */
+/** After a failure, a client that still sends has this time to read the answer. */
 const LINGER_MS = 2_000
 const NEW_TASK = ref('NewTask')
 
@@ -29,9 +32,10 @@ interface Batch {
 }
 
 /**
- * Schedules NDJSON and answers NDJSON. Each line is a task and is validated by itself: an invalid one is reported with its line
- * number, and the others are scheduled. Backpressure applies both ways: to a client that sends too fast, and to one that reads
- * too slowly. The last line is a summary; without it, some tasks may be missing.
+ * Schedules the tasks of an NDJSON body and answers with NDJSON. Each line is one task and is validated on its own: an
+ * invalid line is reported with its number, and all other lines are scheduled. Backpressure slows down a client that
+ * sends too fast, and pauses reading for a client that reads too slowly. The last line of the answer is a summary. If
+ * it is missing, some tasks may not be scheduled.
  */
 export async function scheduleLines(
   { clock, closing }: ServerParts,
@@ -44,7 +48,7 @@ export async function scheduleLines(
   const body = request.body as Readable
   void reply.hijack()
   reply.raw.writeHead(200, { ...headersOf(request), 'content-type': NDJSON })
-  // A client that reads while it writes learns at once that the request was accepted.
+  // Send the headers now, so that a client that reads while it writes learns that the request was accepted.
   reply.raw.flushHeaders()
   const writer = new LineWriter(reply.raw)
   const refuse = (line: number, error: unknown) => {
@@ -77,7 +81,7 @@ export async function scheduleLines(
     )
     writer.write({ summary })
   } catch (error) {
-    // In place of the summary.
+    // The error takes the place of the summary.
     writer.write(errorBody(foreseen(error, request.log), request.id))
     linger(clock, request, reply)
   } finally {
@@ -88,8 +92,8 @@ export async function scheduleLines(
 }
 
 /**
- * Works on batches, up to `AHEAD` at a time, and resolves when all are done. The first failure aborts `stop` and is thrown after
- * the batches in progress have ended.
+ * Calls `work` for each batch, with up to `AHEAD` batches in progress. Resolves when all batches are done. The first
+ * failure aborts `stop`, and is thrown after the batches in progress have ended.
  */
 async function eachOf<P>(
   clock: Clock,
@@ -101,7 +105,7 @@ async function eachOf<P>(
   try {
     for await (const batch of batches) {
       underWay.push(work(batch).catch((error: unknown) => stop.abort(error)))
-      // Yield to other requests and to the store, which can free a batch before the next one is made.
+      // Yield to other requests and to the store: a batch may complete before the next batch is read.
       await clock.turn()
       if (underWay.length === AHEAD) await underWay.shift()
       stop.signal.throwIfAborted()
@@ -112,7 +116,10 @@ async function eachOf<P>(
   stop.signal.throwIfAborted()
 }
 
-/** Returns the body as a stream that can be destroyed without closing the connection, on which the error is still to be sent. */
+/**
+ * Returns the body as a separate stream. Destroying it does not close the connection, which is still needed to send the
+ * error.
+ */
 function chunksOf(body: Readable, stopped: AbortSignal): PassThrough {
   const chunks = new PassThrough({ highWaterMark: READ_BYTES })
   const cut = () => new TocsinError('bad-request', 'body: the connection ended before it did')
@@ -145,7 +152,7 @@ async function* batchesOf(
   }
 }
 
-/** A line is validated by the schema of a single task. */
+/** Returns a function that parses a line and validates it by the schema of a single task. */
 function taskReader(request: FastifyRequest): (line: Line) => NewTask<unknown> {
   const validate = request.compileValidationSchema(NEW_TASK, 'body') as (
     task: unknown,
@@ -169,8 +176,9 @@ function parsed(text: string): unknown {
 }
 
 /**
- * Discards what the client still sends, for at most `LINGER_MS`: a connection that is closed while bytes arrive is reset, and the
- * client may lose the answer. Then closes the connection, which would otherwise delay a shutdown of the server.
+ * Discards what the client still sends, for at most `LINGER_MS`, and then closes the connection. A connection that is
+ * closed while bytes arrive is reset, and the client may lose the answer. A connection that stays open would delay the
+ * shutdown of the server.
  */
 function linger(clock: Clock, { raw: body }: FastifyRequest, { raw: answer }: FastifyReply): void {
   const { socket } = body

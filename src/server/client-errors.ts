@@ -10,7 +10,7 @@ const BY_NODE: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request-timeout',
 }
 
-/** Answers bytes that Node could not parse as a request, on the bare socket, and closes it. */
+/** Answers bytes that Node could not parse as a request. Writes the answer directly to the socket and closes it. */
 export function refuseRaw(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
     socket.destroy()
@@ -27,11 +27,14 @@ export function refuseRaw(error: Error & { code?: string }, socket: Socket): voi
   }
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // Not `end` alone: a client that does not close its side would keep ours open.
+  // `end` alone is not enough: if the client does not close its side, the socket would stay open.
   socket.destroySoon()
 }
 
-/** True if an answer has begun, of which an error would be read as a part. Node has no public API for it; its own handler reads the same field. */
+/**
+ * Returns true if an answer has begun, because the client would read an error as a part of that answer. Node has no
+ * public API for this; its own error handler reads the same field.
+ */
 function isAnswering(socket: Socket): boolean {
   return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true
 }

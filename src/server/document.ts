@@ -1,4 +1,4 @@
-/** The OpenAPI document: what is not part of a single route. */
+/** The parts of the OpenAPI document that do not belong to a single route. */
 import { VERSION } from '../values/version.ts'
 
 interface Response {
@@ -10,7 +10,7 @@ interface Document {
   readonly components: { responses?: Record<string, Response> }
 }
 
-/** The groups of operations. */
+/** The groups of operations, with their descriptions. */
 export const TAGS = {
   tasks: 'Schedule, read, reschedule and cancel tasks.',
   work: 'Claim tasks that are due, extend their leases and settle them.',
@@ -20,7 +20,7 @@ export const TAGS = {
   system: 'Health, metrics and this document.',
 }
 
-/** Responses that nearly every operation has, by their name in `components.responses`. */
+/** The responses that nearly every operation has, by their name in `components.responses`. */
 export const SHARED_RESPONSES = {
   Refused: 'Refused. The error code says why.',
   Failed: 'Failed. The server log has the details under the request id.',
@@ -50,7 +50,10 @@ export function documentOptions(): object {
   }
 }
 
-/** Moves the shared responses into `components.responses`: repeated inline, they are over a third of the document. */
+/**
+ * Moves the shared responses into `components.responses`. If they were repeated inline, they would be over a third of
+ * the document.
+ */
 function withSharedResponses(document: Document): Document {
   const names = new Map<string, string>(Object.entries(SHARED_RESPONSES).map(([name, text]) => [text, name]))
   const shared: Record<string, Response> = {}

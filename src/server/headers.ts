@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 
-/** Headers of every answer: browsers must not render, frame, sniff or cache it. */
+/** Headers of every answer. They forbid browsers to render, frame, sniff or cache the answer. */
 export const SECURITY = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

@@ -3,9 +3,9 @@ import { BATCH_MAX } from '../lib/batch-max.ts'
 import { isUtf8 } from 'node:buffer'
 
 export interface Line {
-  /** From 1; empty lines count. */
+  /** The line number, starting at 1. Empty lines count. */
   readonly number: number
-  /** Without the line end; null if there is a problem. */
+  /** The text without the line end; null if the line has a problem. */
   readonly text: string | null
   readonly problem: 'not-utf8' | 'too-long' | null
 }
@@ -13,7 +13,7 @@ export interface Line {
 const NEWLINE = 0x0a
 const RETURN = 0x0d
 
-/** Yields batches of lines as they arrive. Empty lines are counted and left out. */
+/** Yields batches of lines as they arrive. Empty lines are counted but not yielded. */
 export async function* linesOf(
   body: AsyncIterable<Buffer>,
   lineBytesMax: number,
@@ -26,7 +26,10 @@ export async function* linesOf(
 class LineReader {
   readonly #lineBytesMax: number
   #number = 0
-  /** The start of a line whose end has not arrived yet. Dropped when it gets too long; its length is still counted. */
+  /**
+   * The start of a line whose end has not arrived yet. If the line becomes too long, its bytes are dropped, but its
+   * length is still counted.
+   */
   #rest: Buffer[] = []
   #restBytes = 0
 
@@ -54,7 +57,7 @@ class LineReader {
     return lines
   }
 
-  /** Returns the last line, if no line end follows it. */
+  /** Returns the last line, if the body does not end with a line end. */
   end(): Line[] {
     const lines: Line[] = []
     if (this.#restBytes > 0) this.#pushRest(lines)
@@ -74,7 +77,9 @@ class LineReader {
     this.#restBytes = 0
   }
 
-  /** Decodes the whole block at once if it is valid UTF-8; otherwise line by line, to find the invalid ones. */
+  /**
+   * Decodes the whole block at once if it is valid UTF-8. Otherwise decodes line by line, to find the invalid lines.
+   */
   #pushAll(lines: Line[], block: Buffer): void {
     if (block.length <= this.#lineBytesMax && isUtf8(block)) {
       for (const text of block.toString('utf8').split('\n')) this.#pushText(lines, text)

@@ -1,9 +1,11 @@
 import type { ServerResponse } from 'node:http'
 
-/** Lines are buffered up to this length before a write. */
+/** Lines are buffered up to this length and then written at once. */
 const WRITE_LENGTH = 32 * 1_024
 
-/** Writes lines of JSON to a client, buffered into larger writes; `drained` waits for a client that reads slowly. */
+/**
+ * Writes lines of JSON to a client, and joins them into larger writes. `drained` waits for a client that reads slowly.
+ */
 export class LineWriter {
   readonly #response: ServerResponse
   #text = ''
@@ -23,10 +25,10 @@ export class LineWriter {
     this.#text = ''
   }
 
-  /** Resolves when the response can take more, the client has disconnected, or `stopped` aborts. */
+  /** Resolves when the response can take more data, when the client has disconnected, or when `stopped` aborts. */
   drained(stopped: AbortSignal): Promise<void> {
     const response = this.#response
-    // The current state, not the result of the last write: the client may have read since.
+    // Check the current state, not the result of the last write: the client may have read data since then.
     if (!response.writableNeedDrain || response.destroyed || stopped.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {

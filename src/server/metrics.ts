@@ -1,6 +1,7 @@
 /**
- * Prometheus metrics. Lateness is measured from the due time of a task, never from its creation. Counters and histograms are of
- * this process; gauges of tasks are read from the store at each scrape, and are the same on every server of the cluster.
+ * Prometheus metrics. Lateness is measured from the time at which a task should ring, never from its creation. Counters
+ * and histograms are about this process only. Gauges of tasks are read from the store at each scrape, and are the same
+ * on every server of the cluster.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { type Clock, withDeadline } from '../clock.ts'
@@ -14,10 +15,10 @@ import { topicStats } from './topic-stats.ts'
 const LATENESS_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600]
 const CALL_SECONDS = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5]
 const MINUTE_MS = 60_000
-/** Deadline of reading the store for a scrape; below Prometheus' default scrape timeout of 10 s. */
+/** The timeout for reading the store during a scrape. It is shorter than Prometheus' default scrape timeout of 10 s. */
 const LOOK_MS = 5_000
 
-/** The store calls that are timed: those with a round trip to a database. */
+/** The store calls whose duration is measured: those with a round trip to a database. */
 const TIMED = [
   'schedule',
   'cancel',
@@ -90,7 +91,7 @@ export class Metrics implements Meter {
     this.#requests.observe({ method, route, status: String(status) }, tookMs / 1_000)
   }
 
-  /** Returns the store with its calls timed. */
+  /** Wraps the store to measure the duration of its calls. */
   timed(store: TaskStore): TaskStore {
     const made = new Map<PropertyKey, unknown>()
     return new Proxy(store, {
@@ -109,7 +110,7 @@ export class Metrics implements Meter {
 
   /** Registers the gauges that are read at each scrape. */
   watch(toc: Tocsin): void {
-    // All gauges are collected at once: the first one reads for all of them.
+    // Prometheus collects all gauges at once: the first gauge reads the store, and all others use the result.
     let looking: Promise<void> | null = null
     const collect = () => (looking ??= look().finally(() => (looking = null)))
     const gauge = <L extends string>(name: string, help: string, labelNames: L[]) =>
@@ -153,7 +154,7 @@ export class Metrics implements Meter {
         if (lagMs !== null) lag.set({ topic }, lagMs / 1_000)
       }
       const late = () => new TocsinError('timetable-unavailable', 'the stores do not answer')
-      // If they do not, the metrics of this process are served all the same: during an outage they are needed most.
+      // If the stores do not answer, still serve the metrics of this process: they are needed most during an outage.
       const isAnswered = await withDeadline(this.#clock, LOOK_MS, lookAtAll(), late).then(
         () => true,
         () => false,

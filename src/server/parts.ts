@@ -9,7 +9,7 @@ import { type Access, seenBy } from './access.ts'
 import { SHARED_RESPONSES, type TAGS } from './document.ts'
 import { ref } from './schemas.ts'
 
-/** What the handlers of routes need. */
+/** The objects that route handlers need. */
 export interface ServerParts {
   readonly toc: Tocsin
   readonly clock: Clock
@@ -20,7 +20,7 @@ export interface ServerParts {
 export interface RouteDescription {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly url: string
-  /** The operationId, which generated clients use as a method name. */
+  /** The operationId. Generated clients use it as a method name. */
   readonly name: string
   readonly tag: keyof typeof TAGS
   readonly scope: Scope | null
@@ -28,7 +28,7 @@ export interface RouteDescription {
   readonly summary: string
   readonly body?: object
   readonly query?: object
-  /** By status; error answers are added to every route. */
+  /** Schemas of the answers by status. Error answers are added to every route. */
   readonly answers: Readonly<Record<number, object>>
   readonly consumes?: readonly string[]
   readonly handler: RouteOptions['handler']
@@ -40,7 +40,7 @@ const KEY_PARAM = { type: 'string', description: 'The key of the task, percent-e
 const ID_PARAM = { type: 'string', description: 'The id of the token.' }
 const PARAMS: Readonly<Record<string, object>> = { topic: TOPIC_PARAM, key: KEY_PARAM, id: ID_PARAM }
 
-/** Registers a route. Access, validation, serialization and the OpenAPI document are all derived from its description. */
+/** Registers a route. Its description determines access, validation, serialization and the OpenAPI document. */
 export function route(app: FastifyInstance, description: RouteDescription): void {
   const { method, url, name, tag, scope, reach, summary, body, query, answers, consumes, handler } =
     description
@@ -84,7 +84,10 @@ export function route(app: FastifyInstance, description: RouteDescription): void
   })
 }
 
-/** Returns a topic that has been declared or used; a typo must not create one. The hint names only topics that the caller may see. */
+/**
+ * Returns a topic that was declared or used before. A misspelled name throws instead of creating a topic. The hint
+ * contains only topics that the caller may see.
+ */
 export async function knownTopic(
   { toc }: ServerParts,
   name: string,

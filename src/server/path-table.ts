@@ -1,8 +1,8 @@
 import type { Scope } from '../values/access-token.ts'
 
-/** A path of the API, whatever the method. */
+/** A path of the API with all its methods. */
 export interface KnownPath {
-  /** The methods that it takes, as the `Allow` header lists them. */
+  /** The methods that the path accepts, as the header `Allow` lists them. */
   readonly allow: string
   /** True if no method of this path needs a token. */
   readonly isPublic: boolean
@@ -14,11 +14,11 @@ interface Entry {
   isPublic: boolean
 }
 
-/** Tells a path that does not exist (404) from a method that a path does not take (405). */
+/** Distinguishes a path that does not exist (404) from a method that a path does not accept (405). */
 export class PathTable {
   readonly #entries = new Map<string, Entry>()
 
-  /** `url` is a template such as '/v1/topics/:topic'. */
+  /** Adds a route. `url` is a template such as '/v1/topics/:topic'. */
   add(method: string, url: string, scope: Scope | null): void {
     const entry = this.#entries.get(url) ?? {
       segments: url.split('/'),
@@ -30,7 +30,7 @@ export class PathTable {
     entry.isPublic &&= scope === null
   }
 
-  /** Returns null if no route has this path. */
+  /** Finds the path of a URL. Returns null if no route has this path. */
   find(url: string): KnownPath | null {
     const segments = decoded(url)?.split('/') ?? []
     for (const entry of this.#entries.values())
@@ -47,7 +47,10 @@ function isMatch(template: readonly string[], segments: readonly string[]): bool
   )
 }
 
-/** Returns the path as the router reads it: `%2F` does not separate segments. Returns null if it is not percent-encoded UTF-8. */
+/**
+ * Decodes a path as the router does: `%2F` does not separate segments. Returns null if the path is not percent-encoded
+ * UTF-8.
+ */
 function decoded(url: string): string | null {
   try {
     return decodeURI(url.split('?')[0] ?? '')

@@ -1,9 +1,9 @@
-/** JSON Schemas. They validate requests, serialize answers, and make up the OpenAPI document. */
+/** JSON Schemas. They validate requests, serialize answers, and are part of the OpenAPI document. */
 import { ERROR_TABLE } from '../errors.ts'
 import { EVENT_NAMES } from '../telemetry/events.ts'
 import { SCOPES } from '../values/access-token.ts'
 
-/** Most tasks in one JSON body; NDJSON is not limited. */
+/** The maximum number of tasks in one JSON body. NDJSON is not limited. */
 export const TASKS_MAX = 10_000
 
 const text = (description: string, more: object = {}) => ({ type: 'string', description, ...more })
@@ -13,12 +13,15 @@ const count = (description: string) => ({ type: 'integer', minimum: 0, descripti
 export const ref = (name: string) => ({ $ref: `${name}#` })
 export const list = (items: object, more: object = {}) => ({ type: 'array', items, ...more })
 
-/** An object of a request: unknown fields are refused. */
+/** Returns the schema of an object in a request. Unknown fields are rejected. */
 export function object(properties: Record<string, object>, required = Object.keys(properties)): object {
   return { type: 'object', additionalProperties: false, required, properties }
 }
 
-/** An object of an answer. Within v1 answers only gain fields, so clients must ignore unknown ones. */
+/**
+ * Returns the schema of an object in an answer. Within v1, answers may only gain fields, so clients must ignore unknown
+ * fields.
+ */
 function answer(properties: Record<string, object>, required = Object.keys(properties)): object {
   return { type: 'object', required, properties }
 }

@@ -13,34 +13,34 @@ import { buildServer } from './server.ts'
 import { TokenBook } from './token-book.ts'
 
 export interface ServeOptions extends StoreOptions {
-  /** Name of this process in the cluster; 'host:pid' by default. */
+  /** The name of this process in the cluster; 'host:pid' by default. */
   readonly node?: string | undefined
-  /** 127.0.0.1 by default. Any address beyond loopback requires that a token exists. */
+  /** The address to listen on; 127.0.0.1 by default. Any address other than loopback requires that a token exists. */
   readonly host?: string | undefined
-  /** 7420 by default; 0 for any free port. */
+  /** The port to listen on; 7420 by default; 0 for any free port. */
   readonly port?: number | undefined
-  /** An access token with scope 'admin' that is not stored: use it to create the first ones. */
+  /** An access token with the scope 'admin' that is not stored. Use it to create the first stored tokens. */
   readonly adminToken?: string | undefined
-  /** Rate limit of each token; a token may have a limit of its own. */
+  /** The rate limit of each token that has no limit of its own. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** Largest JSON body; 16 MiB by default. NDJSON streams are not limited. */
+  /** The maximum size of a JSON body; 16 MiB by default. NDJSON streams are not limited. */
   readonly bodyBytesMax?: number | undefined
-  /** 'info' by default; 'silent' turns logging off. */
+  /** The log level; 'info' by default. 'silent' disables logging. */
   readonly logLevel?: string | undefined
-  /** Destination of log lines; standard output by default. */
+  /** The destination of log lines; standard output by default. */
   readonly logTo?: DestinationStream | undefined
 }
 
 export interface Served extends AsyncDisposable {
   readonly url: string
   readonly toc: Tocsin
-  /** Answers waiting requests, lets the others end, and closes the Tocsin. Idempotent. */
+  /** Answers waiting requests at once, lets other requests end, and closes the Tocsin. Idempotent. */
   close(): Promise<void>
 }
 
 export const PORT = 7420
 const HOST = '127.0.0.1'
-/** How long requests in progress may take when the server shuts down; then their connections are closed. */
+/** How long requests in progress may take during a shutdown. After this time their connections are closed. */
 const CLOSE_MS = 5_000
 const BODY_BYTES_MAX = 16 * 1_024 * 1_024
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent']
@@ -95,7 +95,10 @@ function isOfStore(name: string): boolean {
   return STORE_FIELDS.includes(name) || name === 'node'
 }
 
-/** Refuses to listen beyond loopback while no valid token exists: the server would be open to the network. */
+/**
+ * Throws if the server would listen on more than loopback and no valid token exists: anyone on the network could use
+ * it.
+ */
 async function checkLocked(book: TokenBook, host: string, adminToken: string | undefined): Promise<void> {
   if (adminToken !== undefined) return
   const nowMs = systemClock.now()
@@ -122,7 +125,10 @@ function loggerOf(level = 'info', to: DestinationStream | undefined): PinoLogger
   return to === undefined ? pino(options) : pino(options, to)
 }
 
-/** Returns what the log may have of an error: not the other fields of a driver's error, which may include an address with a password. */
+/**
+ * Returns the fields of an error that the log may contain. The error of a driver has other fields, which may include an
+ * address with a password.
+ */
 function plainError(error: unknown): object {
   if (!(error instanceof Error)) return { message: String(error) }
   const { name, message, stack } = error

@@ -3,7 +3,7 @@
  *
  *   request ──▶ access (token, scope, rate) ──▶ body ──▶ schema ──▶ route ──▶ Tocsin
  *
- * Routes are thin: they read the request, call the library as any program would, and shape the answer.
+ * Routes are thin: they read the request, call the library as any program would, and build the answer.
  */
 import swagger from '@fastify/swagger'
 import fastify, {
@@ -43,22 +43,25 @@ export interface ServerOptions {
   readonly clock: Clock
   readonly random: Random
   readonly logger: FastifyBaseLogger
-  /** True if the server listens on loopback only. Then no token is needed until the first one exists. */
+  /** True if the server listens only on loopback. Then no token is needed until the first token exists. */
   readonly isLoopback: boolean
-  /** Rate limit of tokens that have no limit of their own. */
+  /** The rate limit of tokens that have no limit of their own. */
   readonly rate: Rate | null
   readonly bodyBytesMax: number
 }
 
-/** Deadline of a JSON body. */
+/** The timeout for receiving a JSON body. */
 const BODY_MS = 30_000
-/** Deadline of the headers. */
+/** The timeout for receiving the headers. */
 const HEADERS_MS = 20_000
-/** An idle connection is closed after this time. Longer than the longest poll. */
+/** A connection without traffic is closed after this time. It is longer than the longest long poll. */
 const SILENCE_MS = 120_000
 const KEEP_ALIVE_MS = 75_000
 const HEADER_BYTES_MAX = 16_384
-/** A key has up to 256 bytes, each of which may be percent-encoded as three characters. */
+/**
+ * The maximum length of a path parameter. A key has up to 256 bytes, and percent-encoding takes three characters per
+ * byte.
+ */
 const PARAM_LENGTH_MAX = 1_024
 const JSON_TYPE = 'application/json; charset=utf-8'
 const REQUEST_ID = /^[\w.-]{1,64}$/
@@ -69,7 +72,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
   const parts: ServerParts = { toc, clock, closing: closing.signal }
   const app = fastify({
     loggerInstance: logger,
-    // Our own line per request is logged by `onResponse`, without headers.
+    // The hook `onResponse` logs one line per request, without headers.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: ({ headers }) => {
       const given = headers['x-request-id']
@@ -79,7 +82,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
     forceCloseConnections: 'idle',
     connectionTimeout: SILENCE_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // NDJSON streams may take any time; JSON bodies have a deadline of their own.
+    // NDJSON streams may take any time. JSON bodies have their own timeout.
     requestTimeout: 0,
     http: { maxHeaderSize: HEADER_BYTES_MAX, headersTimeout: HEADERS_MS },
     clientErrorHandler: refuseRaw,
@@ -95,7 +98,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
   await app.register(swagger, documentOptions())
   useAnswers(app, metrics)
   useAccess(app, { book, clock, isLoopback, rate })
-  // Ends long polls, streams and events before Fastify waits for its connections.
+  // End long polls, streams and events before Fastify waits for its connections to close.
   app.addHook('preClose', async () => closing.abort())
   taskRoutes(app, parts)
   pullRoutes(app, parts)
@@ -113,7 +116,7 @@ export async function buildServer(options: ServerOptions): Promise<FastifyInstan
 function useAnswers(app: FastifyInstance, metrics: Metrics): void {
   app.addHook('onSend', async (request, reply, payload) => {
     for (const [name, value] of Object.entries(headersOf(request))) void reply.header(name, value)
-    // So that a terminal shows its prompt on a new line.
+    // Add a line end, so that a terminal shows its prompt on a new line.
     return typeof payload === 'string' && payload.endsWith('}') ? `${payload}\n` : payload
   })
   app.addHook('onResponse', async (request, reply) => {
@@ -127,7 +130,7 @@ function useAnswers(app: FastifyInstance, metrics: Metrics): void {
     const error = foreseen(thrown, request.log)
     const seconds = retryAfterSeconds(error)
     if (seconds !== null) void reply.header('retry-after', seconds)
-    // The rest of the body will not be read.
+    // Close the connection, because the rest of the body will not be read.
     if (error.status === 413 || error.status === 408) void reply.header('connection', 'close')
     return reply.code(error.status).send(errorBody(error, request.id))
   })

@@ -1,6 +1,7 @@
 /**
- * The access tokens of a cluster. A token is `tocsin_<id>_<secret>`: its id finds the record, its SHA-256 verifies it. Only the
- * hash is stored, on the board: all servers share the tokens, and reading the board does not give access.
+ * The access tokens of a cluster. A token is `tocsin_<id>_<secret>`. The id finds the record of the token, and the
+ * SHA-256 hash of the token verifies it. Only the hash is stored, on the board. All servers therefore share the tokens,
+ * and someone who reads the board gets no access.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Board } from '../board.ts'
@@ -9,12 +10,18 @@ import { TocsinError } from '../errors.ts'
 import type { Secrets } from '../random.ts'
 import type { Scope, AccessToken } from '../values/access-token.ts'
 
-/** How long records read from the board are cached: while the board answers, a token that was revoked on another server stays valid no longer. */
+/**
+ * How long records from the board are cached. While the board is reachable, a token that was revoked on another server
+ * stays valid for at most this time.
+ */
 const FRESH_MS = 1_000
 const TOKEN = /^tocsin_([a-z0-9]{12})_([A-Za-z0-9_-]{32,64})$/
-/** Matches no token: compared with if the id is unknown. */
+/** A hash that no token has. It is compared if the id of a token is unknown. */
 const NO_DIGEST = Buffer.alloc(32)
-/** A record that is valid for no token, stored with the first one. It tells a server that starts later that tokens have existed. */
+/**
+ * A record that is valid for no token. It is stored with the first token, and tells a server that starts later that
+ * tokens have existed.
+ */
 const LOCK: AccessToken = {
   id: 'lock',
   name: 'there were tokens',
@@ -42,7 +49,7 @@ export class TokenBook {
   readonly #board: TokenBoard
   readonly #clock: Clock
   readonly #random: Secrets
-  /** From TOCSIN_ADMIN_TOKEN; never stored on the board. */
+  /** The token from TOCSIN_ADMIN_TOKEN. It is never stored on the board. */
   readonly #fixed: AccessToken | null
   #records = new Map<string, AccessToken>()
   #readMs = Number.NEGATIVE_INFINITY
@@ -57,7 +64,10 @@ export class TokenBook {
     this.#everHadAny = adminToken !== null
   }
 
-  /** True once a token has existed. Then every request needs one, so revoking the last token does not open the server. */
+  /**
+   * True once a token has existed. Then every request needs a token, so revoking the last token does not open the
+   * server.
+   */
   get isLocked(): boolean {
     return this.#everHadAny
   }
@@ -69,7 +79,7 @@ export class TokenBook {
     const known = this.#fixed?.id === id ? this.#fixed : id === undefined ? undefined : this.#records.get(id)
     const record = known ?? this.#fixed ?? undefined
     const digest = record === undefined ? NO_DIGEST : Buffer.from(record.hash, 'hex')
-    // Also for an unknown id: the time that it takes must not reveal which ids exist.
+    // Compare also if the id is unknown: the response time must not reveal which ids exist.
     const isSame = timingSafeEqual(digest, sha256(token))
     if (!isSame || record === undefined) return null
     return record.expiresMs !== null && record.expiresMs <= this.#clock.now() ? null : record
@@ -80,7 +90,7 @@ export class TokenBook {
     return [...this.#records.values()]
   }
 
-  /** Creates a token. The secret is returned here and is not stored. */
+  /** Creates a token. The secret is only returned here and is not stored. */
   async create(grant: TokenGrant): Promise<{ record: AccessToken; token: string }> {
     await this.#read()
     if (!this.isLocked && (!grant.scopes.includes('admin') || grant.topicPrefix !== null))
@@ -96,13 +106,16 @@ export class TokenBook {
     const token = `tocsin_${id}_${this.#random.secret(24)}`
     const record = { ...grant, id, hash: sha256(token).toString('hex'), createdMs: this.#clock.now() }
     await this.#board.putToken(record)
-    // Last: if the first write failed, a lock alone would shut every client out.
+    // Write the lock after the token: if writing the token failed, the lock alone would reject every client.
     await this.#board.putToken(LOCK)
     await this.#read()
     return { record, token }
   }
 
-  /** Creates a token with the same rights. The old one expires after `overlapMs`, so that its clients have time to change. */
+  /**
+   * Creates a token with the same rights. The old token expires after `overlapMs`, so that clients have time to change
+   * to the new token.
+   */
   async rotate(id: string, overlapMs: number): Promise<{ record: AccessToken; token: string }> {
     const old = await this.#known(id)
     const { name, scopes, topicPrefix, rate, bodyBytesMax } = old
@@ -143,7 +156,7 @@ export class TokenBook {
     const askedMs = this.#clock.monotonicNow()
     const records = await this.#board.tokens()
     if (records.length > 0) this.#everHadAny = true
-    // Reads may complete out of order: an older one must not restore a revoked token.
+    // Reads may complete out of order. An older read must not restore a revoked token.
     if (askedMs < this.#readMs) return
     this.#records = new Map(records.filter(({ id }) => id !== LOCK.id).map((record) => [record.id, record]))
     this.#readMs = askedMs
@@ -154,7 +167,10 @@ function sha256(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }
 
-/** Takes any printable text of 20 characters or more, because the operator chooses it. */
+/**
+ * Returns the record of the admin token. Any printable text of 20 characters or more is allowed, because the operator
+ * chooses it.
+ */
 function adminRecord(token: string): AccessToken {
   if (!/^[\x21-\x7e]{20,}$/.test(token))
     throw new TocsinError(

@@ -10,7 +10,7 @@ export interface TopicStats {
   readonly oldestOverdueMs: number
 }
 
-/** Counts a topic's tasks, and how long its oldest due task has been waiting. */
+/** Counts a topic's tasks, and returns how long its oldest due task has been waiting. */
 export async function topicStats(
   handle: Topic<unknown, unknown> & { overdueMs(): Promise<number> },
   topic: string,

@@ -1,6 +1,6 @@
 /**
- * Validates requests by the schemas of the OpenAPI document. Types in bodies must match; values in a URL are text and are
- * coerced to numbers.
+ * Validates requests by the schemas of the OpenAPI document. In bodies, types must match exactly. In URLs, values are
+ * text and are converted to the expected type.
  */
 import { Readable } from 'node:stream'
 import { type ErrorObject, type ValidateFunction } from 'ajv'
@@ -16,11 +16,11 @@ const OPTIONS = {
   useDefaults: false,
   allowUnionTypes: true,
   validateFormats: false,
-  // Adds the schema to each error, which lists the known names.
+  // Adds the schema to each error. The schema lists the known field names.
   verbose: true,
 } as const
 
-/** `shared` are the schemas that others refer to by `$id`. */
+/** Returns Fastify's compiler of validators. `shared` are the schemas that other schemas refer to by `$id`. */
 export function validatorCompiler(shared: readonly object[]): FastifySchemaCompiler<object> {
   const bodies = new Ajv2020({ ...OPTIONS, coerceTypes: false })
   const urls = new Ajv2020({ ...OPTIONS, coerceTypes: true })
@@ -28,7 +28,7 @@ export function validatorCompiler(shared: readonly object[]): FastifySchemaCompi
   return ({ schema, httpPart }) => {
     const validate: ValidateFunction = (httpPart === 'body' ? bodies : urls).compile(schema)
     return (data: unknown) => {
-      // A stream is validated line by line while it is read.
+      // A stream is validated later, line by line, while it is read.
       if (data instanceof Readable || validate(data)) return true
       return { error: refusal(validate.errors ?? [], httpPart ?? 'request') }
     }
@@ -37,7 +37,8 @@ export function validatorCompiler(shared: readonly object[]): FastifySchemaCompi
 
 /** Returns an error for the first mistake. */
 function refusal(errors: readonly ErrorObject[], part: string): TocsinError {
-  // `anyOf` reports every alternative. An unknown field in one of them is more useful than 'none matches'.
+  // `anyOf` reports the errors of every alternative. An unknown field in one alternative is more useful than 'none
+  // matches'.
   const error = errors.find(({ keyword }) => keyword === 'additionalProperties') ?? errors[0]
   const where = fieldOf(error?.instancePath ?? '')
   const index = indexOf(error?.instancePath ?? '')
@@ -79,7 +80,7 @@ function wordsOf(error: ErrorObject | undefined): string {
   return error?.message ?? 'invalid'
 }
 
-/** Names what is expected. Messages never quote what was sent: it may be a secret. */
+/** The names of expected types. Messages never quote what was sent, because it may be a secret. */
 const TYPES: Readonly<Record<string, string>> = {
   string: 'text',
   integer: 'a whole number',
@@ -89,7 +90,7 @@ const TYPES: Readonly<Record<string, string>> = {
   array: 'a list',
 }
 
-/** '/tasks/3/key' → 'tasks[3].key'. */
+/** Converts a JSON pointer to a field name: '/tasks/3/key' → 'tasks[3].key'. */
 function fieldOf(path: string): string {
   return path
     .slice(1)
@@ -101,7 +102,7 @@ function fieldOf(path: string): string {
     )
 }
 
-/** Position in a list of tasks. */
+/** The position in a list of tasks. */
 type Index = { readonly index?: number }
 
 function indexOf(path: string): Index {
@@ -109,7 +110,9 @@ function indexOf(path: string): Index {
   return index === undefined ? {} : { index: Number(index) }
 }
 
-/** Refuses a query that is not percent-encoded UTF-8. Fastify would take it undecoded, and match nothing. */
+/**
+ * Throws if the query is not percent-encoded UTF-8. Fastify would use the undecoded text, and it would match nothing.
+ */
 function checkEncoding(url: string): void {
   const at = url.indexOf('?')
   if (at === -1 || !url.includes('%', at)) return
@@ -120,7 +123,10 @@ function checkEncoding(url: string): void {
   }
 }
 
-/** Installs validation. Unknown query parameters are refused, except on public routes: probes may add parameters. */
+/**
+ * Installs validation. Unknown query parameters are rejected, except on public routes, because health probes may add
+ * parameters.
+ */
 export function useValidation(app: FastifyInstance, shared: readonly object[]): void {
   for (const schema of shared) app.addSchema(schema)
   app.setValidatorCompiler(validatorCompiler(shared))

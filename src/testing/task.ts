@@ -2,7 +2,7 @@ import { silentLogger } from '../telemetry/logger.ts'
 import type { Context } from '../consume/handler-call.ts'
 import type { Task } from '../task.ts'
 
-/** Returns a task as a handler gets it, to call the handler as a plain function in a unit test. */
+/** Returns a task like those that a handler gets, to call the handler as a plain function in a unit test. */
 export function task<Out>(payload: Out, fields: Partial<Omit<Task<Out>, 'payload'>> = {}): Task<Out> {
   return {
     id: 'test/task/1',
@@ -19,7 +19,7 @@ export function task<Out>(payload: Out, fields: Partial<Omit<Task<Out>, 'payload
   }
 }
 
-/** Returns the second argument of a handler. Pass your own `signal` to test an abort. */
+/** Returns a context, the second argument of a handler. Pass your own `signal` to test an abort. */
 export function context(fields: Partial<Context> = {}): Context {
   return { signal: new AbortController().signal, logger: silentLogger, ...fields }
 }

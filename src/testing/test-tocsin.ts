@@ -10,11 +10,11 @@ import { VirtualClock } from './virtual-clock.ts'
 import { WatchedTimetable } from './watched-timetable.ts'
 
 export interface TestTocsinOptions {
-  /** Where the clock starts: 2026-01-01T00:00:00Z by default. */
+  /** The initial time of the virtual clock; 2026-01-01T00:00:00Z by default. */
   readonly now?: Instant | undefined
   /**
-   * How long, in real time, `advance` waits while nothing happens: 1s by default. Then it assumes that the handlers that
-   * still run wait for the virtual clock, and moves on.
+   * How long, in real time, `advance` waits while no task is claimed or settled; 1s by default. After that time
+   * `advance` assumes that the running handlers wait for the virtual clock, and moves the clock.
    */
   readonly patience?: Duration | undefined
 }
@@ -22,10 +22,13 @@ export interface TestTocsinOptions {
 const START = '2026-01-01T00:00:00Z'
 const PATIENCE = '1s'
 
-/** Pullers look for lost wakes, which cannot happen here. Once a day keeps the `advance` of a year short. */
+/**
+ * The interval at which pullers look for lost wakes. No wake is lost in this process, so once a day is enough and keeps
+ * the `advance` of a year fast.
+ */
 const LOOK_MS = 86_400_000
 
-/** Returns a Tocsin in memory with a virtual clock, which moves only by `advance`. */
+/** Returns a Tocsin in memory with a virtual clock. Only `advance` moves the clock. */
 export async function testTocsin(options: TestTocsinOptions = {}): Promise<TestTocsin> {
   checkOptions(options, ['now', 'patience'], 'testTocsin')
   const clock = new VirtualClock(instantMs(options.now ?? START, 'now'))
@@ -38,7 +41,7 @@ export class TestTocsin extends Tocsin {
   readonly #patienceMs: number
   #advancing: Promise<void> = Promise.resolve()
 
-  /** Use `testTocsin()`. `wrap` wraps the timetable, to inject faults. */
+  /** Use `testTocsin()` instead. `wrap` wraps the timetable, to inject faults. */
   constructor(
     clock: VirtualClock,
     patienceMs: number,
@@ -58,8 +61,8 @@ export class TestTocsin extends Tocsin {
   }
 
   /**
-   * Moves the virtual clock. When it resolves, every task that fell due on the way has fired, in order and each at its own
-   * time, with the retries and snoozes that followed.
+   * Moves the virtual clock. When the promise resolves, every task that became due has fired, in order and each at its
+   * own time, and so have the retries and snoozes that followed.
    */
   async advance(by: Duration): Promise<void> {
     const byMs = durationMs(by, 'advance')
@@ -67,7 +70,10 @@ export class TestTocsin extends Tocsin {
     await this.#advancing
   }
 
-  /** Closes, and moves the virtual clock meanwhile: waiting for a hanging handler takes no real time. */
+  /**
+   * Closes this Tocsin. Moves the virtual clock until it is closed, so that waiting for a hanging handler takes no real
+   * time.
+   */
   override async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     const closed = super.close(options)
     let isClosed = false
@@ -81,12 +87,12 @@ export class TestTocsin extends Tocsin {
     await closed
   }
 
-  /** The number of timers that are set on the virtual clock: 0 after `close`. */
+  /** Returns the number of timers that are set on the virtual clock; 0 after `close`. */
   get waitingTimers(): number {
     return this.#clock.timerCount
   }
 
-  /** Steps the wall clock forward or back, as an administrator or NTP would. Timers and leases are not affected. */
+  /** Changes the wall clock by `byMs`, as an administrator or NTP would. Timers and leases are not affected. */
   stepClock(byMs: number): void {
     this.#clock.stepWall(byMs)
   }
@@ -102,7 +108,10 @@ export class TestTocsin extends Tocsin {
     await this.#quiet()
   }
 
-  /** Resolves when nothing happens without the clock: no task is claimed, and no code waits for a turn of the event loop. */
+  /**
+   * Resolves when nothing more happens until the clock moves: no task is claimed, and no code waits for a turn of the
+   * event loop.
+   */
   async #quiet(): Promise<void> {
     let steps = this.#timetable.steps
     let sinceMs = systemClock.monotonicNow()
@@ -118,7 +127,10 @@ export class TestTocsin extends Tocsin {
   }
 }
 
-/** Returns a source without jitter: a fraction of one half is the middle of every spread. Ids are numbered. */
+/**
+ * Returns a random source without jitter. The fraction is always one half, the middle of every range, and ids are
+ * numbered.
+ */
 function predictable(): Random {
   let made = 0
   return { fraction: () => 0.5, uniqueId: () => `made-by-test-tocsin-${++made}` }

@@ -8,13 +8,13 @@ class Timer implements HeapMember {
   isWaiting = true
 
   constructor(sequence: number, ring: () => void) {
-    // Timers with the same time ring in the order in which they were set.
+    // Timers that are set for the same time ring in the order in which they were set.
     this.key = String(sequence).padStart(12, '0')
     this.ring = ring
   }
 }
 
-/** A clock that moves only by `moveTo`. It never sets a real timer. */
+/** A clock that moves only when `moveTo` is called. It never sets a real timer. */
 export class VirtualClock implements Clock {
   readonly #timers = new Heap<Timer>()
   #elapsedMs = 0
@@ -49,7 +49,7 @@ export class VirtualClock implements Clock {
     this.#turns--
   }
 
-  /** True while a caller waits for a turn of the event loop: work is still going on. */
+  /** True while a caller waits for a turn of the event loop, that is, while code still runs. */
   get isTurning(): boolean {
     return this.#turns > 0
   }
@@ -63,7 +63,7 @@ export class VirtualClock implements Clock {
     return this.#timers.size
   }
 
-  /** Moves to `atMs` and rings every timer set for that time or before. */
+  /** Moves the clock to `atMs` and rings every timer that is set for that time or earlier. */
   moveTo(atMs: number): void {
     this.#elapsedMs = Math.max(this.#elapsedMs, atMs)
     while (this.#timers.headScore() <= this.#elapsedMs) {
@@ -73,7 +73,7 @@ export class VirtualClock implements Clock {
     }
   }
 
-  /** Steps the wall clock only; timers and leases are not affected. */
+  /** Changes the wall clock only. Timers and leases are not affected. */
   stepWall(byMs: number): void {
     this.#wallMs += byMs
   }

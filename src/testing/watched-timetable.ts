@@ -5,7 +5,7 @@ import { MemoryTimetable } from '../timetables/memory/timetable.ts'
 export class WatchedTimetable extends MemoryTimetable {
   readonly #held = new Set<string>()
 
-  /** Grows with every task that is claimed or settled. */
+  /** The number of tasks claimed plus the number of tasks settled. */
   steps = 0
 
   /** True while a task is claimed and its outcome is not recorded. */
@@ -13,7 +13,7 @@ export class WatchedTimetable extends MemoryTimetable {
     return this.#held.size > 0
   }
 
-  /** Forgets the tasks that are claimed now, so that `isBusy` no longer waits for them. */
+  /** Forgets the tasks that are claimed now, so that `isBusy` ignores them. */
   stopWaiting(): void {
     this.#held.clear()
   }

@@ -1,4 +1,4 @@
-/** Server-Sent Events of this server. Live only: events are not stored or replayed. */
+/** Server-Sent Events of this server. Only live events are sent: events are neither stored nor replayed. */
 import type { ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { asTocsinError, orInternal, wordsOf } from '../api-error.ts'
@@ -8,9 +8,12 @@ import { headersOf } from '../headers.ts'
 import { route, type ServerParts } from '../parts.ts'
 import { FIELDS, object, text } from '../schemas.ts'
 
-/** Keeps proxies from closing an idle stream. */
+/** The interval of pings, which keep proxies from closing an idle stream. */
 const PING_MS = 15_000
-/** Send buffer limit. Beyond it events are dropped, and a 'missed' event reports how many. */
+/**
+ * The maximum size of the send buffer. If it is exceeded, events are dropped, and a 'missed' event reports their
+ * number.
+ */
 const BUFFERED_MAX = 256 * 1_024
 
 export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: ServerParts): void {
@@ -32,7 +35,7 @@ export function eventRoutes(app: FastifyInstance, { toc, clock, closing }: Serve
         (topic === undefined || of === topic) && (prefix === null || of.startsWith(prefix))
       void reply.hijack()
       reply.raw.writeHead(200, { ...headersOf(request), 'content-type': 'text/event-stream' })
-      // A HEAD request ends here: no events follow.
+      // A HEAD request gets only the headers and no events.
       if (request.method === 'HEAD') {
         reply.raw.end()
         return reply
@@ -84,7 +87,7 @@ class EventStream {
     this.#response.write(`: ${text}\n\n`)
   }
 
-  /** Returns false if the send buffer is full. Sends 'missed' first, if events were dropped before. */
+  /** Returns false if the send buffer is full. If events were dropped and there is room again, sends 'missed' first. */
   #hasRoom(): boolean {
     if (this.#response.writableLength > BUFFERED_MAX) return false
     if (this.#missed > 0) this.#write('missed', { count: this.#missed })
@@ -97,7 +100,7 @@ class EventStream {
   }
 }
 
-/** Replaces an error by its code and message, without a stack. */
+/** Replaces an error by its code and message, without the stack. */
 function plain(event: object): object {
   if (!('error' in event) || typeof event.error === 'string') return event
   const error = orInternal(asTocsinError(event.error))

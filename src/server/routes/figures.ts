@@ -1,4 +1,4 @@
-/** Stats, forecast, nodes and audit. */
+/** Routes for stats, forecast, nodes and audit. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { checkTopic, seenBy } from '../access.ts'
 import { knownTopic, route, type ServerParts } from '../parts.ts'

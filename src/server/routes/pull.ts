@@ -1,4 +1,7 @@
-/** Pull consumption over HTTP: claim, settle, extend. */
+/**
+ * Claim, settle and extend over HTTP. The shape of a claimed task is defined in three places: ClaimedTask in
+ * schemas.ts, #task in pull/http-pull.ts, and ClaimedTask in client/claims.ts.
+ */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { durationMs } from '../../values/duration.ts'
@@ -10,7 +13,7 @@ import { answer, FIELDS, list, object, ref, TASKS_MAX } from '../schemas.ts'
 
 const CLAIM = 100
 const WAIT_MS_MAX = 60_000
-/** A shorter lease may end before the answer arrives. */
+/** The minimum lease. A shorter lease may expire before the answer arrives. */
 const LEASE_MS_MIN = 1_000
 const LEASE_MS_MAX = 86_400_000
 
@@ -61,7 +64,7 @@ export function pullRoutes(app: FastifyInstance, parts: ServerParts): void {
         waitMs,
         AbortSignal.any([gone.signal, parts.closing]),
       )
-      // If the answer was not delivered, release the tasks at once, instead of when their leases end.
+      // If the answer was not delivered, give the tasks back now, so that they need not wait until their leases expire.
       if (tasks.length > 0)
         reply.raw.once('close', () => {
           if (!reply.raw.writableFinished) void httpPull.giveBack(tasks)

@@ -1,4 +1,4 @@
-/** Liveness, readiness, metrics and the OpenAPI document. */
+/** Routes for liveness, readiness, metrics and the OpenAPI document. */
 import type { FastifyInstance } from 'fastify'
 import type { Registry } from 'prom-client'
 import { withDeadline } from '../../clock.ts'

@@ -1,4 +1,4 @@
-/** Schedule, read, reschedule and cancel tasks, by key, tag or prefix. */
+/** Routes that schedule, read, reschedule and cancel tasks, by key, tag or prefix. */
 import { BATCH_MAX } from '../../lib/batch-max.ts'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { TocsinError } from '../../errors.ts'
@@ -196,7 +196,7 @@ export function taskRoutes(app: FastifyInstance, parts: ServerParts): void {
       const topic = await topicOf(request)
       const { keys, tag: _tag, prefix: _prefix, ...when } = request.body as Which & Record<string, unknown>
       checkOneWay(request.body as Which)
-      // The library validates it.
+      // The library validates `when`.
       if (keys === undefined) return topic.rescheduleBy(byOf(request.body as Which), when as unknown as Shift)
       const moved = keys.map((key) => topic.reschedule(key, when as unknown as When))
       return { results: await Promise.all(moved) }

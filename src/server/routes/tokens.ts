@@ -1,4 +1,4 @@
-/** List, create, rotate and revoke access tokens. */
+/** Routes that list, create, rotate and revoke access tokens. */
 import type { FastifyInstance } from 'fastify'
 import type { Clock } from '../../clock.ts'
 import { durationMs, durationText } from '../../values/duration.ts'
@@ -27,7 +27,7 @@ const CREATE_BODY = object(
     name: text('What the token is for.', {
       minLength: 1,
       maxLength: 100,
-      // No control characters or unpaired surrogates: not every store accepts them.
+      // Reject control characters and unpaired surrogates, because not every store accepts them.
       pattern: String.raw`^[^\p{Cc}\p{Cs}]+$`,
     }),
     scopes: list({ enum: [...SCOPES] }, { minItems: 1, uniqueItems: true }),
@@ -134,7 +134,7 @@ export function tokenRoutes(app: FastifyInstance, book: TokenBook, clock: Clock)
   })
 }
 
-/** Returns a token as clients see it, without the hash. */
+/** Returns a token as clients see it, that is, without its hash. */
 function shown({
   id,
   name,

@@ -1,4 +1,4 @@
-/** Topics, their settings, and their dead tasks. */
+/** Routes for topics, their settings, and their dead tasks. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { ConfigView, LiveConfig, TopicConfig } from '../../values/config.ts'
 import { TocsinError } from '../../errors.ts'
