@@ -27,7 +27,10 @@ export interface Admitted<Out> {
   readonly task: Task<Out>
 }
 
-/** The maximum of the margin: no handler starts in the last tenth of a lease, or in the last second of a long lease. */
+/**
+ * No handler starts within a margin before the end of a lease. The margin is a tenth of the lease, but at most this
+ * long.
+ */
 const MARGIN_MS_MAX = 1_000
 
 export class Admission<Out> {

@@ -47,14 +47,14 @@ const SHARE_MIN = 16
 
 /**
  * The minimum share of one claim. If recent claims returned few tasks, a claim reserves twice their average, so that
- * many claims fit into the capacity at the same time. This matters beside the backlog of another topic: answers take
- * long there, and tasks of 64 cells that are due must not wait for four claims at a time. A claim that returns all that
- * it reserved doubles the next reservation at once.
+ * many claims fit into the capacity at the same time. This matters if another topic has a backlog, because answers then
+ * take long: due tasks of 64 cells must not wait while only four claims run at a time. A claim that returns all that it
+ * reserved doubles the next reservation at once.
  */
 const SHARE_LEAST = 4
 const WEIGHT_OF_NEWEST = 0.2
 
-/** If a suspect waited for one lease and the consumer never became idle, suspects do not wait for this many leases. */
+/** After a suspect waited a whole lease for an idle consumer, suspects run without waiting during this many leases. */
 const CROWDED_LEASES = 10
 
 /** A part of the capacity that is reserved for one claim until `claimed` is called. */
@@ -93,7 +93,10 @@ export class Capacity {
    */
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
-  /** Suspects do not wait for an idle consumer before this time, because some handler always ran for a whole lease. */
+  /**
+   * Until this time suspects run without waiting for an idle consumer, because the consumer was not idle for a whole
+   * lease.
+   */
   #crowdedUntilMs = Number.NEGATIVE_INFINITY
   #lastSuspect: SuspectReservation | null = null
   #busy = 0
@@ -191,15 +194,13 @@ export class Capacity {
 
   /** Ends the reservation of a suspect that ended, so that ordinary tasks run again. Other handlers may still run. */
   endAlone(suspect: SuspectReservation): void {
-    // If this suspect ran longer than its reservation, another suspect may have the reservation now: do not end that
-    // one.
+    // If this suspect ran longer than its reservation, the current reservation may belong to another suspect. Do not
+    // end it.
     if (this.#alone === 'taken' && suspect === this.#lastSuspect) this.#endAlone()
     this.offer()
   }
 
-  /**
-   * Returns the monotonic time at which `reserve` may succeed without a callback; Infinity if only a callback can tell.
-   */
+  /** Returns the monotonic time at which `reserve` may succeed; Infinity if the callback `whenFree` must come first. */
   nextMs(): number {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone !== 'no') return this.#aloneUntilMs
@@ -208,7 +209,8 @@ export class Capacity {
   }
 
   /**
-   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if only the callback `whenIdle` can tell.
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if the callback `whenIdle` must come
+   * first.
    */
   nextAloneMs(whenIdle: () => void): number {
     const nowMs = this.#clock.monotonicNow()
@@ -237,8 +239,8 @@ export class Capacity {
   offer(): void {
     if (this.#alone === 'taken' && this.isIdle) this.#endAlone()
     if (this.#alone === 'wanted' && this.isIdle) {
-      // The called puller reserves again, unless its suspect is gone. If it is gone, ordinary tasks must not wait for
-      // it.
+      // Set the state before the call. The puller reserves again if it still has a suspect; if not, ordinary tasks need
+      // not wait.
       this.#alone = 'no'
       return callFirst(this.#waitingToBeAlone)
     }
@@ -259,7 +261,7 @@ export class Capacity {
     // The suspect that waited for a whole lease runs next, so ordinary tasks get no time before it.
     if (neverIdle) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
     else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
-    // Each called puller computes again when it calls `reserveAlone`.
+    // Each puller computes a new time for its next call of `reserveAlone`.
     for (const call of this.#waitingToBeAlone) call()
     this.#waitingToBeAlone.clear()
   }

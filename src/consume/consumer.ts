@@ -271,7 +271,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   #startNow(): void {
     while (this.#queue.length > 0 && this.#capacity.freePermits > 0 && this.#takesWork()) {
-      // Take tasks off the queue before the handler starts: it starts synchronously, and may pause the topic.
+      // Take tasks off the queue first, because the handler starts synchronously and may pause the topic.
       const batch = this.#isOneByOne ? null : this.#queue.splice(0, this.#callSize())
       const one = batch === null ? this.#queue.shift() : undefined
       this.#capacity.queued = this.#queue.length

@@ -68,7 +68,7 @@ export class HeldTasks {
     this.#renewer.step()
   }
 
-  /** Returns a task that was not started to the timetable. The delivery does not count. */
+  /** Gives back a task that was not started. The timetable does not count the delivery. */
   giveBack(held: HeldTask): void {
     this.conclude(held, { kind: 'return' })
   }

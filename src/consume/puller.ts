@@ -35,12 +35,11 @@ export interface PullerHost<R> {
   claim(cell: number, reservation: R | null): Promise<Claim>
   /** Returns when the cell's next task rings and its next lease ends, without claiming. */
   look(cell: number): Promise<Look>
-  /**
-   * Returns the monotonic time at which `reserve` may succeed without a callback; Infinity if only a callback can tell.
-   */
+  /** Returns the monotonic time at which `reserve` may succeed; Infinity if the callback `whenFree` must come first. */
   nextReserveMs(): number
   /**
-   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if only the callback `whenIdle` can tell.
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if the callback `whenIdle` must come
+   * first.
    */
   nextAloneMs(whenIdle: () => void): number
   /** Called at the end of a pass: offers capacity that this puller did not need to the next puller. */
@@ -164,8 +163,8 @@ export class Puller<R> {
   }
 
   /**
-   * Returns the most overdue cell of those not seen yet. It is computed again after each claim, because meanwhile more
-   * cells may be due.
+   * Returns the most overdue cell that is not in `seen`. It is computed again after each claim, because more cells may
+   * be due by then.
    */
   #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
     if (this.#isStopped) return null

@@ -34,7 +34,7 @@ const POISON = 'its lease ran out three times in a row, the last time running al
 export class Reporter {
   readonly #parts: ReporterParts
   /**
-   * Two limits, so that log lines about failed attempts do not suppress those about failed store calls, or the reverse.
+   * Two log limiters, so that many failed attempts do not suppress log lines about failed store calls, or the reverse.
    */
   readonly #attemptLog: LogLimiter
   readonly #callLog: LogLimiter

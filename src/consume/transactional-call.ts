@@ -46,7 +46,8 @@ const LEDGER_FAILED: Verdict = { kind: 'snooze', delayMs: 1_000 }
  *   wait for a connection ──▶ BEGIN ──▶ handler ──▶ settle its tasks ──▶ COMMIT
  *                                          └─ a task threw, timed out or was lost ──▶ ROLLBACK
  *
- * A rollback leaves no trace of the call, except that the attempt of a task that threw has failed.
+ * A rollback undoes the writes of all tasks of the call. A task that threw or timed out has failed. A task that
+ * did not fail is delivered again.
  */
 export class TransactionalCall<Out> {
   readonly #parts: TransactionalCallParts<Out>

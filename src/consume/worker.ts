@@ -1,7 +1,7 @@
 /**
  * Runs claimed tasks until they have a verdict:
  *
- *   admission (ours? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ held tasks, which record the outcome
+ *   admission (held? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ held tasks, which record the outcome
  *
  * A failure of a handler is never mistaken for a failure of the store: a performer converts everything that the user's
  * code does into a verdict, and only the settler handles a store that fails.

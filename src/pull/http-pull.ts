@@ -108,7 +108,7 @@ export class HttpPull {
       const answers = await extendKeys({ session, req, stamp }, at, keys, leaseMs)
       return answers.map((answer) => {
         if (answer !== 'locked') return answer
-        // The lease is not lost: the client can retry until it expires.
+        // The lease is not lost: the client can retry until the lease expires.
         throw new TocsinError(
           'ledger-unavailable',
           'extend: another transaction has locked one of these tasks; retry before the lease ends',
@@ -117,7 +117,7 @@ export class HttpPull {
     })
   }
 
-  /** Returns tasks that never reached the client to the timetable. Their deliveries do not count. */
+  /** Gives back tasks that never reached the client. The timetable does not count their deliveries. */
   async giveBack(tasks: readonly PulledTask[]): Promise<void> {
     const { store } = this.#parts
     const outcome = { kind: 'return' } as const

@@ -1,8 +1,8 @@
 /**
  * The HTTP pulls of a topic that wait for tasks, and the pullers that claim for them. These pullers cover all cells,
  * including those of slots that other processes pull, so that a client gets due tasks of every cell from any server.
- * Claims are atomic: if two processes claim from the same cell, one of them only wastes a call. Pullers claim only
- * while a pull waits, and stop after `IDLE_MS` without a pull.
+ * Claims are atomic: if two processes claim from the same cell, at worst one claim returns no task. Pullers claim
+ * only while a pull waits, and stop after `IDLE_MS` without a pull.
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'

@@ -88,8 +88,8 @@ export class PulledTasks {
   }
 
   /**
-   * Returns tasks to the timetable. Their deliveries do not count. Never rejects: if the call fails, the tasks are due
-   * again when their leases expire.
+   * Gives tasks back to the timetable, which does not count their deliveries. Never rejects: if the call fails, the
+   * tasks are due again when their leases expire.
    */
   async giveBack(tasks: readonly Pulled[]): Promise<void> {
     const { store, topic } = this.#parts

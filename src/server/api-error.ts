@@ -36,8 +36,8 @@ export function errorBody(error: TocsinError, requestId?: string): ErrorBody {
 }
 
 /**
- * Returns the message that a client may see. The message of a 5xx error may contain the address of a store, so only the
- * log contains it.
+ * Returns the message that a client may see. The message of a 5xx error goes only to the log, because it may contain
+ * the address of a store.
  */
 export function wordsOf({ code, status, message }: TocsinError): string {
   return status >= 500 ? ERROR_TABLE[code].means : message

@@ -60,8 +60,8 @@ function hasBody({ headers }: FastifyRequest): boolean {
 
 /**
  * Returns true if an empty body is read as an empty object. Validation then reports missing fields by name. This
- * applies only to POST. With PUT, an empty object would reset the topic to its defaults; with PATCH, it would change
- * nothing.
+ * applies only to POST: a PUT or PATCH must have a body, because an empty object in a PUT would reset the topic to its
+ * defaults.
  */
 function mayBeEmpty({ method, routeOptions }: FastifyRequest): boolean {
   return method === 'POST' && routeOptions.schema?.body !== undefined

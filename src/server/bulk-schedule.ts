@@ -13,7 +13,10 @@ import { LineWriter } from './line-writer.ts'
 import type { ServerParts } from './parts.ts'
 import { ref } from './schemas.ts'
 
-/** The length of a task whose payload has the maximum size and every byte escaped ('\u0000' is 6 bytes). */
+/**
+ * The maximum length of a line: a payload of maximum size with every byte escaped ('\u0000' is 6 bytes), and the other
+ * fields of a task.
+ */
 export const LINE_BYTES_MAX = PAYLOAD_BYTES_MAX * 6 + 16_384
 /**
  * The maximum number of concurrent batches, so that the store works while the next batches are read. With 4 batches,

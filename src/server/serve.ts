@@ -96,8 +96,8 @@ function isOfStore(name: string): boolean {
 }
 
 /**
- * Throws if the server would listen on more than loopback and no valid token exists: anyone on the network could use
- * it.
+ * Throws if the server would listen on more than loopback and no valid token exists, because anyone on the network
+ * could then use the server.
  */
 async function checkLocked(book: TokenBook, host: string, adminToken: string | undefined): Promise<void> {
   if (adminToken !== undefined) return
