@@ -1,32 +1,33 @@
 /**
- * PORT. A board holds what the processes (nodes) of a cluster share about themselves: which nodes are alive, the settings
- * of each topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or in Redis without a
- * ledger. So whenever a task can be claimed, the board can be read. Its adapters are in boards/ and beside those of
- * timetables and ledgers.
+ * PORT. A board stores what the processes (nodes) of a cluster share: which nodes are alive, the settings of each
+ * topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or without a ledger in
+ * Redis. So whenever a task can be claimed, the board can be read. The adapters of this port are in boards/, and beside
+ * the adapters of timetables and ledgers.
  *
- * Each node publishes a card and beats. The board counts the beats, and each reader decides by that counter and its own
- * monotonic clock which nodes are alive (cluster/liveness.ts). No decision depends on the clock of another machine.
+ * Each node publishes a card and sends heartbeats (beats). The board counts the beats of each node. From these counters
+ * and its own monotonic clock, each reader decides which nodes are alive (cluster/liveness.ts).
  *
- * `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be retried when their reply is lost: the second call
- * changes nothing that matters. So may `change`: the retry finds its own change by `changeId`, and returns `isOurs` true.
+ * When a reply is lost, `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be retried: the second call
+ * changes nothing that matters. `change` may be retried, too: the retry finds the first call's change by `changeId`,
+ * and returns `isOurs` true.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { TopicConfig } from './values/config.ts'
 import type { AccessToken } from './values/access-token.ts'
 
-/** The least number of changes of a topic that are kept. */
+/** The minimum number of changes of a topic that the history keeps. */
 export const CHANGES_KEPT = 100
 
 export interface NodeCard {
-  /** Unique to one run of one process. */
+  /** Identifies one run of one process. */
   readonly id: string
-  /** Incremented whenever `topics` changes. Changed figures do not count. */
+  /** Incremented whenever `topics` changes, but not when `figures` changes. */
   readonly edition: number
   readonly name: string
   readonly host: string
   readonly pid: number
   readonly version: string
-  /** By the node's own clock: for display only. */
+  /** When the node started, by its own clock. For display only. */
   readonly startedMs: number
   /** The topics that the node consumes. */
   readonly topics: readonly TopicShare[]
@@ -37,28 +38,28 @@ export interface TopicShare {
   readonly topic: string
   /** How many handler calls may run at a time. */
   readonly capacity: number
-  /** The number of slots that the node uses for the topic. If ours differs, one of the two has not read the new setting yet. */
+  /** The topic's number of slots, as the node knows it. If two nodes differ, one has not read the new setting yet. */
   readonly slots: number
   /** The slots that the node pulls at present. */
   readonly owned: readonly number[]
 }
 
 export interface Figures {
-  /** Tasks that the node has claimed and not settled. */
+  /** The number of tasks that the node has claimed and not settled. */
   readonly inFlight: number
-  /** Since the node started. */
+  /** The number of tasks that the node has handled since it started. */
   readonly handled: number
-  /** How far the node's clock is ahead of the board's. Null if not measured yet. */
+  /** How far the node's clock is ahead of the board's clock. Null if not measured yet. */
   readonly clockAheadMs: number | null
 }
 
-/** What a beat returns about each node, the sender included. */
+/** What a beat returns about each node, including the sender. */
 export interface Heartbeat {
   readonly id: string
-  /** Counted by the board. */
+  /** The node's beats, as counted by the board. */
   readonly beats: number
   readonly edition: number
-  /** Time since the last beat, by the board's clock. Used only for a node that this reader has not seen beat yet. */
+  /** The time since the node's last beat, by the board's clock. Used only until the reader has seen `beats` change. */
   readonly ageMs: number
 }
 
@@ -66,40 +67,40 @@ export interface BeatReply {
   readonly heartbeats: readonly Heartbeat[]
   /** Changes whenever a topic is created or changed. */
   readonly revision: string
-  /** The board's clock. */
+  /** The time of the board's clock. */
   readonly nowMs: number
 }
 
 /** The settings of a topic, the same on every node. */
 export interface TopicRecord {
   readonly topic: string
-  /** 0 when created, incremented by every change. */
+  /** 0 when the record is created. Every change increments the version. */
   readonly version: number
-  /** Set by the code that created the topic. Later only a live change can alter it. */
+  /** The number of slots, set by the code that created the topic. Afterwards, only a live change alters the number. */
   readonly slots: number
-  /** Never changes: it determines the cell of each task. */
+  /** Never changes, because it determines the cell of each task. */
   readonly slotBy: SlotBy
-  /** Settings declared over HTTP. They take the place of settings in code where a node's code sets none. {} when created. */
+  /** Settings declared over HTTP. They apply to a node whose code has no settings for the topic. {} when created. */
   readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
 }
 
-/** The complete new record. The writer has read the version that it replaces. */
+/** The new content of a record. It replaces the whole old content, so the writer must have read the current version. */
 export interface RecordChange {
   readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
-  /** The requested change, for the history. */
+  /** The change that was requested. Only the history uses it. */
   readonly patch: Readonly<Record<string, unknown>>
   /** The node that requested the change. */
   readonly by: string
-  /** Identifies the change, so that a retry is recognised. */
+  /** Identifies the change, so that the board recognises a retry. */
   readonly changeId: string
 }
 
 export interface ChangeAnswer {
-  /** False if the version had changed, and nothing was written. */
+  /** False if another change came first: then the version differs from the expected one, and nothing was written. */
   readonly isOurs: boolean
   /** The current record. Null if there is no such topic. */
   readonly record: TopicRecord | null
@@ -114,36 +115,37 @@ export interface PastChange {
 }
 
 export interface Board {
-  /** False if this process is the only node, and need not beat. */
+  /** False if this process is the only node. Then it does not beat. */
   readonly isShared: boolean
-  /** Upserts the node's card, counts a beat, and returns all heartbeats. */
+  /** Upserts the node's card, counts a beat of the node, and returns the heartbeats of all nodes. */
   beat(card: NodeCard): Promise<BeatReply>
   /** Returns all cards, including those of nodes that may be dead. */
   cards(): Promise<NodeCard[]>
   /** Deletes a node's card, and notifies the other nodes. */
   leave(id: string): Promise<void>
-  /** Deletes the card of a dead node, unless the node has beaten since `beats`. */
+  /** Deletes the card of a dead node, unless its beat counter differs from `beats`: then the node has beaten again. */
   bury(id: string, beats: number): Promise<void>
 
   /** Returns the records of all topics. */
   records(): Promise<TopicRecord[]>
-  /** Creates the record unless it exists. Returns the record that is stored. */
+  /** Creates the record unless the topic has one. Returns the stored record. */
   create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord>
-  /** Replaces version `expected` by `expected` + 1, and notifies the other nodes. */
+  /** Writes version `expected` + 1 if the current version is `expected`, and notifies the other nodes. */
   change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer>
   /** Returns the last changes, newest first. */
   history(topic: string, limit: number): Promise<PastChange[]>
 
-  /** Returns all tokens, oldest first, expired ones included. */
+  /** Returns all tokens, including expired tokens, oldest first. */
   tokens(): Promise<AccessToken[]>
   /** Upserts the token by its id. */
   putToken(token: AccessToken): Promise<void>
-  /** Returns whether the token existed. A retry after a lost reply may return false although the first call deleted it. */
+  /** Returns whether the token existed. A retry may return false because the first call deleted the token. */
   dropToken(id: string): Promise<boolean>
 
   /**
-   * Calls `onChange` when a node joined, left or changed its share (a new edition), or a topic was created or changed: the
-   * reader should beat and read. Notifications may be lost. Returns a function that stops listening.
+   * Calls `onChange` when a node has joined, left or changed its share (a new edition), or when a topic was created or
+   * changed. The listener should then beat, and read what changed. Notifications may be lost. Returns a function that
+   * stops listening.
    */
   listen(onChange: () => void): () => void
   close(): Promise<void>

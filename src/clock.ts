@@ -1,22 +1,22 @@
 /**
- * The only access to time. No other file of src/ reads a clock or sets a timer (a lint rule checks it), so that the whole
- * engine runs on a virtual clock in tests.
+ * The only access to time. No other file of src/ reads a clock or sets a timer; a lint rule checks this. So tests can
+ * run the whole engine on a virtual clock.
  */
 export interface Clock {
-  /** Wall clock, ms since 1970. It may step forward and back: use it to decide what is due, never to measure a wait. */
+  /** The wall clock, in ms since 1970. It may step forward and back. Decides what is due; must not measure a wait. */
   now(): number
-  /** Monotonic clock in ms, with an arbitrary zero. Leases, deadlines and sleeps are measured by it. */
+  /** The monotonic clock, in ms since an arbitrary moment. It measures leases, deadlines and sleeps. */
   monotonicNow(): number
   /**
-   * Calls `ring` once, `delayMs` from now at the earliest. Returns a function that cancels the timer. A background timer
-   * does not keep the process alive.
+   * Calls `ring` once, not earlier than `delayMs` from now. Returns a function that cancels the timer. A background
+   * timer does not keep the process alive.
    */
   after(delayMs: number, ring: () => void, isBackground?: boolean): () => void
-  /** Lets the event loop serve timers and I/O before going on. */
+  /** Resolves after the event loop has served timers and I/O. */
   turn(): Promise<void>
 }
 
-/** Node fires a timer of more than 2^31 - 1 ms after 1 ms, so a longer wait takes several timers. */
+/** The longest delay of setTimeout: Node reduces a longer delay to 1 ms. So a longer wait needs several timers. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -30,7 +30,7 @@ export const systemClock: Clock = {
       timer = setTimeout(wake, Math.min(leftMs, LONGEST_TIMER_MS))
       if (isBackground) timer.unref()
     }
-    // Node's timers have whole milliseconds and fire up to 1 ms early: then sleep for the rest.
+    // Node's timers count whole milliseconds and may fire up to 1 ms early. Then sleep for the remaining time.
     const wake = () => (performance.now() < dueMs ? sleep() : ring())
     sleep()
     return () => clearTimeout(timer)
@@ -57,7 +57,7 @@ export function sleep(
   })
 }
 
-/** Settles as `answer` does, or rejects with `late()` after `withinMs`. A later answer is ignored. */
+/** Returns `answer` with a timeout: rejects with `late()` after `withinMs`. An answer after the timeout is ignored. */
 export function withDeadline<T>(
   clock: Clock,
   withinMs: number,

@@ -1,7 +1,9 @@
 /**
- * All error codes. A code is stable: docs/errors.md documents it, programs branch on it, and it never gets a second meaning.
- * `status` is the HTTP status of a server's answer; `retryable` is true if the same call may succeed later without being
- * changed.
+ * All error codes. Programs branch on a code, so a code never gets a second meaning.
+ *
+ * `means` describes the code; docs/errors.md repeats it, and a test compares the two. The message of one error is
+ * written where it is thrown. `status` is the HTTP status of a server's answer. `retryable` is true if the same call
+ * may succeed later.
  */
 export const ERROR_TABLE = {
   'bad-topic': {
@@ -208,20 +210,20 @@ export class TocsinError extends Error {
     this.details = details
   }
 
-  /** Compares names and does not use `instanceof`, which fails if a process has two copies of the package. */
+  /** Compares the name: `instanceof TocsinError` would be false if a process has loaded two copies of the package. */
   static is(error: unknown, code?: ErrorCode): error is TocsinError {
     if (!(error instanceof Error) || error.name !== 'TocsinError') return false
     return code === undefined || (error as TocsinError).code === code
   }
 }
 
-/** Describes anything that a handler may throw, in one line of bounded length. Never throws. */
+/** Describes a thrown value, an Error or not, in one line of bounded length. Never throws. */
 export function describeError(thrown: unknown): string {
   let text: string
   try {
     text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : `thrown: ${describeValue(thrown)}`
   } catch {
-    // A hostile toString or getter: describing a failure must not become a second failure.
+    // The value's own toString or getter threw. Describing a failure must not cause a second failure.
     text = 'thrown: a value that cannot be described'
   }
   return boundedText(text)
@@ -229,7 +231,10 @@ export function describeError(thrown: unknown): string {
 
 const ERROR_TEXT_LIMIT = 500
 
-/** Returns one line without control characters and lone surrogates, which some stores reject: a task keeps its last error. */
+/**
+ * Returns the text in one line of bounded length, without control characters and lone surrogates. A task stores the
+ * text of its last error, and some stores reject these characters.
+ */
 export function boundedText(text: string): string {
   const line = text.slice(0, ERROR_TEXT_LIMIT * 2).replace(/\p{Cc}+/gu, ' ')
   const cut = line.length > ERROR_TEXT_LIMIT ? `${line.slice(0, ERROR_TEXT_LIMIT - 1)}…` : line
@@ -251,7 +256,7 @@ export function describeValue(value: unknown): string {
   }
 }
 
-/** Escapes control characters: input from a caller must not add lines to a log. */
+/** Shortens the text, and escapes control characters: input from a caller must not add lines to a log. */
 function short(text: string): string {
   const cut = text.length > 60 ? `${text.slice(0, 57).toWellFormed()}…` : text
   return cut.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)

@@ -1,28 +1,28 @@
 /**
- * PORT. A hint table is a timetable that serves a ledger. It holds hints: when a key rings, without the task's body. When
- * a key rings, the ledger decides whether its task is delivered. Its adapters are beside those of the timetable, in
- * timetables/.
+ * PORT. A hint table is a timetable that serves a ledger. It stores hints. A hint has a key and its ring time, but not
+ * the task's body. When a key rings, the ledger decides whether its task is delivered. The adapters of this port are in
+ * timetables/, beside the adapters of the timetable.
  */
 import type { Priority } from './task.ts'
 import type { Place, Timetable } from './timetable.ts'
 
-/** What the table stores of a task; the ledger has the rest. */
+/** The part of a task that the hint table stores. The ledger stores the whole task. */
 export interface Hint extends Place {
   readonly ringMs: number
   readonly failures: number
   readonly priority: Priority
-  /** True if the task lost two leases in a row, and has to be claimed alone. */
+  /** True if the task lost two leases in a row. It must be claimed alone. */
   readonly isSuspect: boolean
 }
 
-/** The position that a read of hints has reached. Hints are ordered by ring time, then by cell and key. */
+/** A position in the order of hints, up to which hints have been read. The order is: ring time, then cell, then key. */
 export interface Frontier extends Place {
   readonly ringMs: number
 }
 
-/** How far any process has filled the table from its ledger. */
+/** How far the processes have filled the table from its ledger. */
 export interface Filling {
-  /** Changes whenever the table may have lost hints: it was wiped, restarted, or failed over. */
+  /** Changes whenever the table may have lost hints: after it was wiped, restarted, or failed over to a replica. */
   readonly epoch: string
   /** Null if the table may be empty. */
   readonly frontier: Frontier | null
@@ -34,28 +34,31 @@ export interface HintTable extends Pick<
 > {
   /** True if several processes fill the table and claim from it. */
   readonly isShared: boolean
-  /** The most hints of a topic that are loaded ahead of time. The next ones are loaded as these ring. */
+  /** The maximum number of hints of a topic in the table. More hints are loaded when some of these have rung. */
   readonly residentMax: number
   /**
-   * Returns how many hints it changed. 'set', after a write: replaces the hint of the key, and fences its holder.
-   * 'lower', after a read of the ledger that may be outdated: adds a hint only if the key has none, or one that rings
-   * later; a claimed hint stays.
+   * Puts hints into the table. Returns how many hints it changed. Use 'set' after a write: it replaces the hint of the
+   * key, and fences the lease holder. Use 'lower' after a read of the ledger, which may be outdated: it adds a hint if
+   * the key has no hint, replaces a waiting hint that rings later, and does not change a claimed hint.
    */
   put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number>
-  /** Removes waiting hints. Claimed ones stay until their claim ends, and their holder is fenced. */
+  /** Removes waiting hints. A claimed hint stays until its claim ends, and its lease holder is fenced. */
   cancel(topic: string, places: readonly Place[]): Promise<unknown>
-  /** Removes hints, waiting or claimed, and fences their holders. */
+  /** Removes hints, waiting or claimed. Fences the lease holders of claimed hints. */
   drop(topic: string, places: readonly Place[]): Promise<void>
-  /** Returns the number of hints, and when the first waiting one rings. */
+  /** Returns the number of hints, and the time when the first waiting hint rings. */
   extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
-  /** Returns for each place whether the table has a hint of it, waiting or claimed. */
+  /** Returns for each place whether the table has a hint of its key, waiting or claimed. */
   has(topic: string, places: readonly Place[]): Promise<boolean[]>
   /**
-   * Restricts a table of this process to the cells that the process pulls: waiting hints of other cells are dropped, and
-   * `put` ignores them. A shared table ignores the call, because other processes pull the other cells from it.
+   * Restricts a table of this process to the cells that the process pulls: drops the waiting hints of other cells, and
+   * makes `put` ignore new hints of other cells. A shared table ignores this call, because other processes pull the
+   * other cells from it.
    */
   keepOnly(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
-  /** Records that every hint up to the frontier is in the table. Returns false, and records nothing, if the epoch has changed. */
+  /**
+   * Records that the table has all hints up to the frontier. Records nothing, returns false if the epoch has changed.
+   */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>
 }

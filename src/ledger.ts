@@ -1,17 +1,17 @@
 /**
- * PORT. A ledger is the source of truth: it stores every task and its outcome, durably. Its adapters are in ledgers/.
+ * PORT. A ledger is the source of truth: it stores every task and its outcome on disk. The adapters are in ledgers/.
  *
- * With a ledger, the timetable only has hints (hint-table.ts). *The timetable rings, the ledger decides*: a key that rings
- * is claimed in the ledger, under one condition, or it is not delivered. So a hint that is lost, late, duplicated or
- * outdated does no harm: at worst the key rings and the claim is refused.
+ * With a ledger, the timetable only has hints (hint-table.ts). *The timetable rings, the ledger decides*: when a key
+ * rings, its task is delivered only if the ledger grants the claim. So a hint that is late, duplicated or outdated does
+ * no harm: at worst the key rings and the ledger refuses the claim. A hint that is lost is added again from the ledger.
  *
- * A claim may take a task that
+ * The ledger grants the claim of a task that
  *   waits, and is due by the clock of the hint table, or
- *   is claimed, and whose lease has ended by the ledger's clock, or
- *   is claimed under the same token: the answer was lost, and the call was retried.
+ *   is claimed, but its lease has ended by the ledger's clock, or
+ *   is claimed under the same token: the reply was lost, and this call is a retry.
  *
  * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
- * be retried: the token identifies the call, and the second one changes nothing.
+ * be retried: the token identifies the call, and the second call changes nothing.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { Tx } from './values/tx.ts'
@@ -32,14 +32,14 @@ import type { Frontier, Hint } from './hint-table.ts'
 
 export interface Loaded {
   readonly hints: readonly Hint[]
-  /** Sort key of each hint. For a claimed task it differs from `ringMs`, which is the end of its lease. */
+  /** The sort key of each hint. For a claimed task, the sort key differs from `ringMs`, the end of the task's lease. */
   readonly orderMs: readonly number[]
   /** Where the next page begins. Null if this was the last page. */
   readonly frontier: Frontier | null
 }
 
 export interface LedgerScheduled extends ScheduleAnswer {
-  /** Null if the older task was kept, and nothing changed. */
+  /** The hint of the new task. Null if the older task was kept. */
   readonly hint: Hint | null
 }
 
@@ -53,7 +53,7 @@ export interface LedgerReplayed {
 }
 
 export interface LedgerClaimRequest {
-  /** The token of a claim is the stamp, the cell, and the session that the ledger gave this process. */
+  /** The token of a claim consists of the stamp, the cell, and the session that the ledger assigned to this process. */
   readonly stamp: number
   readonly leaseMs: number
   /** The time of the hint table's clock when the keys rang. */
@@ -69,13 +69,13 @@ export type ClaimVerdict =
   | { readonly kind: 'gone' }
   /** The task waits, and rings later. */
   | { readonly kind: 'later'; readonly hint: Hint }
-  /** Another claim holds the task, for at least this long. */
+  /** Another claim holds the task. Its lease ends in `leaseEndInMs`, or later if it is extended. */
   | { readonly kind: 'held'; readonly leaseEndInMs: number }
-  /** The task has lost two leases in a row: it may only be claimed alone. */
+  /** The task has lost two leases in a row. From now on it may only be claimed alone. */
   | { readonly kind: 'suspect'; readonly hint: Hint }
-  /** The task has lost three leases in a row, the last one alone: it is dead now. */
+  /** The task has lost three leases in a row, the third while it ran alone. The task is dead now. */
   | { readonly kind: 'poison'; readonly error: string }
-  /** The stored row is corrupt: the task is dead now, and is not delivered. */
+  /** The stored row is corrupt. The task is dead now, and is not delivered. */
   | { readonly kind: 'damaged'; readonly error: string }
 
 export interface LedgerSettlement extends Place {
@@ -83,7 +83,7 @@ export interface LedgerSettlement extends Place {
   readonly outcome: SettleOutcome | Lost
 }
 
-/** The lease ended before the task was settled. It rings again after a delay of some seconds, times `spread` (0 to 1). */
+/** The lease ended before the task was settled. The task rings again after some seconds, times `spread` (0 to 1). */
 export interface Lost {
   readonly kind: 'lost'
   readonly spread: number
@@ -91,25 +91,25 @@ export interface Lost {
 
 export interface LedgerSettled {
   readonly answer: 'settled' | 'stale'
-  /** When the task rings again. Null if it ended, or nothing changed. */
+  /** The task's next hint. Null if the task ended, or if nothing changed. */
   readonly hint: Hint | null
-  /** Why the task is dead, if it lost its third lease in a row, the last one alone. */
+  /** The error text of a task that is now dead as poison. Absent for all other tasks. */
   readonly poison?: string
 }
 
-/** 'locked': the claim is still held, but an open transaction has locked the row, so the lease was not extended. */
+/** 'locked' if the claim is still held, but an open transaction has locked the row. Then the lease was not extended. */
 export type ExtendAnswer = 'extended' | 'stale' | 'locked'
 
 export interface Retention {
-  /** Done, cancelled and obsolete tasks that ended before this are deleted. */
+  /** Done, cancelled and obsolete tasks that ended before this time are deleted. */
   readonly endedBeforeMs: number
   readonly deadBeforeMs: number
   readonly deadMax: number
-  /** The most tasks that one call deletes. */
+  /** The maximum number of tasks that one call deletes. */
   readonly limit: number
 }
 
-/** Rows, counted one by one. The books are counters, updated by the writes. They must agree. */
+/** The numbers of rows, counted one by one. They must equal the books, which are counters that every write updates. */
 export interface Recount {
   readonly pending: number
   readonly claimed: number
@@ -125,7 +125,7 @@ export interface Placing {
   readonly mergeMs: number
 }
 
-/** The writes of callers, in a transaction of the ledger or in their own. */
+/** The writes of callers. They run in a transaction of the ledger, or in a transaction of the caller. */
 export interface LedgerWrites {
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
@@ -137,9 +137,9 @@ export interface LedgerWrites {
   ): Promise<LedgerRescheduled[]>
 }
 
-/** The same writes in the caller's transaction: they take effect if it commits. */
+/** The writes in the caller's transaction. They take effect if the transaction commits. */
 export interface LedgerTransaction extends LedgerWrites {
-  /** All live tasks of the selection, as the transaction sees them. */
+  /** Cancels all live tasks of the selection that the transaction sees. */
   cancelBy(
     topic: string,
     cells: readonly number[],
@@ -153,13 +153,13 @@ export interface LedgerTransaction extends LedgerWrites {
     mergeMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
   /**
-   * Resolves when the transaction has ended, by commit or by rollback, or as soon as `isPointless` returns true. Null if
-   * the ledger reports the writes of committed transactions itself, in `committedWrites`.
+   * Resolves when the transaction has committed or rolled back, or as soon as `isPointless` returns true. Null if the
+   * ledger reports the writes of committed transactions in `committedWrites`.
    */
   readonly ended: ((isPointless: () => boolean) => Promise<void>) | null
   /**
-   * True if the caller does not await its writes (better-sqlite3): an error has to be thrown synchronously, or the caller
-   * commits without seeing it.
+   * True if the caller does not await its writes (better-sqlite3). Then the ledger must throw an error synchronously,
+   * because otherwise the caller would commit before the promise rejects.
    */
   readonly isSynchronous: boolean
 }
@@ -171,42 +171,42 @@ export type HeldPlace = Place & { readonly stamp: number }
 export interface HandlerTransaction {
   readonly tx: Tx
   readonly settle: (topic: string, settlements: readonly LedgerSettlement[]) => Promise<LedgerSettled[]>
-  /** Locks these tasks until the transaction ends. Returns false if not all of them are held under their stamps. */
+  /** Locks these tasks until the transaction ends. Returns false if a task is no longer held under its stamp. */
   readonly hold: (topic: string, held: readonly HeldPlace[]) => Promise<boolean>
 }
 
 /**
- * Runs `work` in a transaction and commits if it returns true; otherwise nothing was written. Returns whether it
- * committed. If `signal` aborts while the call waits for a connection, `work` is not called.
+ * Runs `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns whether the
+ * transaction committed. If `signal` aborts while the call waits for a connection, `work` is not called.
  */
 export type TransactHandler = (
   work: (transaction: HandlerTransaction) => Promise<boolean>,
   signal: AbortSignal,
 ) => Promise<boolean>
 
-/** `get` returns the live task of a key, or else the one that ended last. */
+/** In a ledger, `get` returns the live task of a key. If the key has none, `get` returns the task that ended last. */
 export interface Ledger extends LedgerWrites, Looks {
-  /** True if other processes may write to the same ledger: their writes are found by `load`, `listen` and `committedWrites`. */
+  /** True if other processes may write to the ledger. `load`, `listen` and `committedWrites` find their writes. */
   readonly isShared: boolean
   /**
-   * Registers how this process places the keys of a topic. A shared ledger stores the placing with the first task of the
-   * topic, or when the topic is loaded, for processes that write to it in other ways (SQL functions), and rejects a
-   * process whose `slotBy` differs from the stored one. A ledger that is not shared ignores the call.
+   * Registers how this process places the keys of a topic. A shared ledger stores the placing with the topic's first
+   * task, or when the topic is loaded. SQL functions that write tasks use the stored placing. A shared ledger rejects a
+   * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores the call.
    */
   configure(topic: string, placing: () => Placing): void
   /** Throws 'bad-tx' if `tx` is not an open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 
-  /** One verdict per place, in order. */
+  /** Claims the tasks of keys that rang. Returns one verdict per place, in order. */
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]>
   /** Records that the handler of a suspect is about to start. Returns false if the claim is no longer held. */
   begin(topic: string, place: Place, stamp: number): Promise<boolean>
-  /** Returns the session of this process for a cell: part of the token of its claims. */
+  /** Returns the session of this process for a cell. The session is a part of the token of a claim. */
   sessionOf(cell: number): number
   /**
-   * Extends the leases of the places that are still held under the stamp to `leaseMs` from now. One answer per place, in
-   * order. `session` is that of the process that claimed them, by default this one: any process that has the token may
-   * extend and settle a claim.
+   * Extends the leases of the places that are still held under the stamp to `leaseMs` from now. Returns one answer per
+   * place, in order. Any process that has the token may extend and settle a claim: `session` is the session of the
+   * process that made the claim, by default this process.
    */
   extend(
     topic: string,
@@ -219,32 +219,35 @@ export interface Ledger extends LedgerWrites, Looks {
   /** Null if the ledger cannot keep a transaction open while a handler runs. */
   readonly transact: TransactHandler | null
 
-  /** Returns the hints after `after` up to `untilMs`, in order. The hint of a claimed task rings when its lease ends. */
+  /** Returns the hints after `after` up to `untilMs`, in order. A claimed task's hint rings at the end of its lease. */
   load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded>
-  /** Returns the current hint of each place. Null if the key has no live task, or one that was cancelled in flight. */
+  /** Returns the current hint of each place. Null if the key has no live task, or its task was cancelled in flight. */
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
 
   replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
-  /** Returns every topic that ever had a task, or is consumed. */
+  /** Returns every topic that ever had a task or that a process consumes. */
   topics(): Promise<string[]>
-  /** Deletes old tasks that ended. Returns how many: at most `limit`, dead ones included. */
+  /** Deletes at most `limit` old tasks that have ended or are dead. Returns the numbers of deleted tasks. */
   forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
-  /** Returns both as of the same moment. */
+  /** Returns the books and a count of the rows, both of the same moment. */
   recount(topic: string): Promise<{ books: Books; counted: Recount }>
 
   nowMs(): Promise<number>
-  /** Estimates the ledger's clock without a call. May lag a little, never leads. */
+  /**
+   * Estimates the time of the ledger's clock without a call. The estimate may lag behind that clock; it never leads.
+   */
   clockMs(): number
   /**
-   * Calls `onNear` with a topic when any process wrote a task that rings soon, and with null if that may have happened in
-   * any topic. Notifications may be lost. Returns a function that stops listening. A ledger that is not shared never calls.
+   * Calls `onNear` with a topic when any process wrote a task of the topic that rings soon. Calls it with null if the
+   * topic is not known. Notifications may be lost. Returns a function that stops listening. Only a shared ledger calls
+   * `onNear`.
    */
   listen(onNear: (topic: string | null) => void): () => void
   /**
-   * Takes some of the places that callers wrote in transactions of their own and that are committed by now; each place is
-   * returned once, to one process. Always [] where transactions are followed to their end (`LedgerTransaction.ended`).
+   * Takes some of the places that callers wrote in their own transactions, after these have committed. Each place is
+   * returned once, to one process. Always [] if the ledger offers `LedgerTransaction.ended` instead.
    */
   committedWrites(topic: string): Promise<Place[]>
   close(): Promise<void>

@@ -1,16 +1,16 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 
-/** The only access to random numbers, so that a test or a simulation can use a fixed seed. */
+/** The only access to random numbers. So a test or a simulation can use a fixed seed. */
 export interface Random {
-  /** 0 ≤ x < 1. */
+  /** Returns a random number x with 0 ≤ x < 1. */
   fraction(): number
-  /** A universally unique id. */
+  /** Returns a universally unique id. */
   uniqueId(): string
 }
 
-/** Cryptographically secure random values. Tests do not replace them. */
+/** Adds cryptographically secure random values. Tests do not replace these values. */
 export interface Secrets extends Random {
-  /** Random bytes, as base64url. */
+  /** Returns so many random bytes, encoded as base64url. */
   secret(bytes: number): string
 }
 

@@ -1,6 +1,7 @@
 /**
- * PORT. What the API and the consumers work with: a timetable alone, or a ledger with a timetable (store/). They never ask
- * which of the two they have: `features` says what the store can do, and refuses what it cannot.
+ * PORT. The store that the API and the consumers use: a timetable alone, or a ledger with a timetable (store/). The API
+ * and the consumers never check which of the two it is. They call `features`, which throws if the store lacks a
+ * feature.
  */
 import type { Settings } from './values/config.ts'
 import { needsLedger } from './values/options.ts'
@@ -24,8 +25,9 @@ import type { RingTime } from './values/ring-time.ts'
 export interface TaskStore extends Timetable {
   readonly features: StoreFeatures
   /**
-   * `session` is that of the process that claimed, taken from a pull token (`StoreFeatures.sessionOf`): any process may
-   * settle such a claim. Null or absent: the claim was made by this process.
+   * `session` is the session of the process that made the claim. It comes from a pull token
+   * (`StoreFeatures.sessionOf`): with the token, any process may settle the claim. Null or absent if this process made
+   * the claim.
    */
   settle(
     at: CellAddress,
@@ -34,33 +36,36 @@ export interface TaskStore extends Timetable {
   ): Promise<SettleAnswer[]>
 }
 
-/** What a store offers beyond a timetable. `NO_LEDGER` implements it for a timetable alone. */
+/** What a store offers in addition to a timetable. `NO_LEDGER` implements these features for a timetable alone. */
 export interface StoreFeatures {
-  /** True if tasks that ended (done, cancelled, obsolete) are kept for a while and can be listed. */
+  /** True if the store keeps ended tasks (done, cancelled, obsolete) for the retention time, and can list them. */
   readonly keepsEnded: boolean
-  /** Sets the settings by which a topic is loaded, swept and cleaned up. */
+  /** Sets the function that returns the current settings of a topic, such as its retention. */
   configure(topic: string, settings: () => Settings): void
-  /** Sets the cells of a topic that this process pulls. Other processes pull the others. */
+  /** Sets the cells of a topic that this process pulls. Other processes pull the other cells. */
   pulls(topic: string, cells: readonly number[]): void
-  /** Returns the writes in the caller's transaction. Throws 'bad-tx' if `tx` is not an open transaction of the ledger. */
+  /** Returns the writes in a caller's transaction. Throws 'bad-tx' if `tx` is not an open transaction of the ledger. */
   within(tx: unknown): StoreTransaction
-  /** Returns how a handler's writes commit together with its outcomes. Throws 'ledger-required' if the store cannot. */
+  /**
+   * Returns a function that commits a handler's writes together with its outcomes. Throws 'ledger-required' if the
+   * store cannot do this.
+   */
   handlerTransactions(): Transact
   /** Returns the session under which this process holds claims of a cell, for pull tokens. Null without a ledger. */
   sessionOf(cell: number): number | null
   /**
-   * Marks tasks of a claim as handed to a client that may extend and settle them through any process. The claim request
-   * must not be repeated afterwards: the client has the answer.
+   * Marks tasks of a claim as handed out to a client. The client may extend and settle these tasks through any process.
+   * After this call the claim request must not be retried, because the client already has the answer.
    */
   handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void>
   /**
-   * Extends the leases of some keys of a claim, whichever process made it; the keys of one claim may be held by many
-   * clients. One answer per key, in order; retry a key that is 'locked'. Null where a lease is that of a whole claim
+   * Extends the leases of some keys of a claim that any process made. Several clients may hold keys of one claim.
+   * Returns one answer per key, in order; retry a key that is 'locked'. Null if the store can only extend a whole claim
    * (`Timetable.extend`).
    */
   readonly extendKeys: ExtendKeys | null
   audit(): Promise<TopicAudit[]>
-  /** Returns how far loading hints is behind the clock. Null if this process does not load the topic. */
+  /** Returns how far the loading of hints lags behind the clock. Null if this process does not load the topic. */
   loaderLagMs(topic: string): number | null
 }
 
@@ -89,7 +94,7 @@ export const NO_LEDGER: StoreFeatures = {
   loaderLagMs: () => null,
 }
 
-/** Identifies a claim among those of all processes. */
+/** Identifies a claim among the claims of all processes. */
 export interface ClaimToken {
   readonly session: number
   readonly req: string
@@ -97,8 +102,9 @@ export interface ClaimToken {
 }
 
 /**
- * Calls `work` in a transaction and commits if it returns true; otherwise nothing was written. Returns whether it
- * committed. `held` are the handler's tasks. If `signal` aborts while the call waits for a connection, `work` is not called.
+ * Calls `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns whether the
+ * transaction committed. `held` are the handler's tasks. If `signal` aborts while the call waits for a connection,
+ * `work` is not called.
  */
 export type Transact = (
   topic: string,
@@ -111,7 +117,7 @@ export type Transact = (
 ) => Promise<boolean>
 
 export interface StoreTransaction {
-  /** True if errors are thrown synchronously, not rejected. */
+  /** True if the methods throw errors synchronously. False if their promises reject. */
   readonly isSynchronous: boolean
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
@@ -131,19 +137,19 @@ export interface StoreTransaction {
   ): Promise<RescheduleAnswer[]>
 }
 
-/** The books of a topic, and whether they balance. */
+/** The result of an audit: the books of a topic, whether they balance, and what the audit repaired. */
 export interface TopicAudit {
   readonly topic: string
   /** Counters, updated by every write. */
   readonly books: Books
-  /** Rows, counted one by one. */
+  /** The numbers of rows, counted one by one. */
   readonly counted: Recount
   /** True if `scheduled` is the sum of the other counters, and the counters agree with the rows. */
   readonly balances: boolean
-  /** Tasks that should have been in the timetable and were not; they were added. */
+  /** The number of tasks that were missing in the timetable. The audit added them. */
   readonly missing: number
-  /** Entries of the timetable without a task; they were removed. */
+  /** The number of entries of the timetable without a task. The audit removed them. */
   readonly orphaned: number
-  /** Tasks that the sweeper had to put back since the start. 0 in a healthy run. */
+  /** The number of tasks that the sweeper has put back since the process started. 0 in a healthy run. */
   readonly rescued: number
 }

@@ -1,24 +1,24 @@
 /**
- * A task is one timer. This file is the whole vocabulary; read it first.
+ * A task is one timer. This file defines the words that the other files use: read it first.
  *
- *             schedule               claim, when due               done
- *   ( ) ────────────────▶ PENDING ───────────────────▶ CLAIMED ───────────▶ DONE
- *                          │  ▲ ▲    store → prepare    │ │ │ obsolete
- *                  cancel  │  │ └── retry · snooze ─────┘ │ └──────────▶ OBSOLETE
+ *             schedule               claim, when due                   done
+ *   ( ) ────────────────▶ PENDING ───────────────────▶ CLAIMED ─────────────────────▶ DONE
+ *                          │  ▲ ▲                       │ │ │ └─ obsolete ──────────▶ OBSOLETE
+ *                  cancel  │  │ └── retry · snooze ─────┘ │ └─── cancelled in flight ▶ CANCELLED
  *                          ▼  │     · lease ran out       │ attempts used up · rejected
  *                    CANCELLED│     · given back          ▼ · poison · late
  *                             └──────────── replay ───── DEAD ── purge ──▶ ( )
  *
- * A claim holds a task for one lease, which is extended while a handler runs. The stamp is the claim's fencing token: it
- * grows with every claim of a cell and does not change when the lease is extended. So a consumer that slept through its
- * lease has an outdated stamp, and its outcome is ignored.
+ * A claim holds a task for one lease. The lease is extended while a handler runs. The stamp is the claim's fencing
+ * token: it grows with every claim of a cell, and extending the lease does not change it. So a consumer whose lease has
+ * expired has an outdated stamp, and its outcome is ignored.
  */
 import type { Duration } from './values/duration.ts'
 import type { Instant } from './values/instant.ts'
 
 export type State = 'pending' | 'claimed' | 'done' | 'cancelled' | 'obsolete' | 'dead'
 
-/** The drawing as data: the next states of each state. The contract suite checks timetables against it. */
+/** The next states of each state, as in the drawing above. The contract suite checks timetables against this table. */
 export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
   pending: ['claimed', 'cancelled'],
   claimed: ['done', 'pending', 'dead', 'obsolete', 'cancelled'],
@@ -31,32 +31,32 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
-/** Why a task is dead: its attempts failed, its handler returned `{ dead }`, its lease was lost three times in a row, … */
+/** Why a task is dead: all attempts failed, the handler said `{ dead }`, poison, an unreadable payload, or too late. */
 export type DeadCause = 'attempts' | 'handler' | 'poison' | 'payload' | 'late'
 
-/** What a handler gets. */
+/** The argument of a handler. */
 export interface Task<Out> {
-  /** Assigned by Tocsin, the same at every attempt: use it as the idempotency key. */
+  /** Assigned by Tocsin. The id is the same at every attempt: use it as the idempotency key. */
   readonly id: string
   readonly topic: string
-  /** Chosen by the caller: unique among the live tasks of the topic. */
+  /** Chosen by the caller. A topic has at most one live task with this key. */
   readonly key: string
   readonly payload: Out
-  /** When the task was scheduled to fire. Retries and snoozes do not change it. */
+  /** The time for which the task was scheduled. Retries and snoozes do not change this time. */
   readonly dueAt: Date
-  /** Time of the call minus the time it was to fire, in ms. */
+  /** How late the handler was called, in ms after the time at which this attempt was due. */
   readonly latenessMs: number
-  /** Failures so far + 1. Snoozes, crashes and lost leases do not count. */
+  /** The number of failures so far, plus 1. Snoozes, crashes and lost leases are not failures. */
   readonly attempt: number
-  /** How many times the task was claimed, including this one. */
+  /** How many times the task was claimed, including the current claim. */
   readonly deliveries: number
   readonly tags: readonly string[]
   readonly priority: Priority
 }
 
-/** What `get` and `list` show. */
+/** A task as `get` and `list` return it. */
 export interface TaskInfo<Out> extends Omit<Task<Out>, 'id' | 'latenessMs'> {
-  /** Without a ledger: null until the first claim. */
+  /** Without a ledger, the id is null until the first claim. */
   readonly id: string | null
   readonly state: State
   readonly createdAt: Date
@@ -65,7 +65,7 @@ export interface TaskInfo<Out> extends Omit<Task<Out>, 'id' | 'latenessMs'> {
   readonly deadCause: DeadCause | null
 }
 
-/** `delay` from now, or `at` an instant: exactly one of them. */
+/** When a task is due: either `delay` from now, or `at` an instant. */
 export type When =
   | { readonly delay: Duration; readonly at?: undefined }
   | { readonly at: Instant; readonly delay?: undefined }
@@ -79,9 +79,9 @@ export type NewTask<In> = When & {
   /** Up to 4 labels, like 'campaign:77', for `cancelBy`, `rescheduleBy` and `list`. */
   readonly tags?: readonly string[] | undefined
   readonly priority?: Priority | undefined
-  /** Fires somewhere in [due, due + smear]. */
+  /** The task fires at a random time between its due time and its due time + `smear`. */
   readonly smear?: Duration | undefined
-  /** If the key has a live task: replace that task (default), or keep it. */
+  /** What to do if the key already has a live task: replace the task (default), or keep it. */
   readonly onConflict?: OnConflict | undefined
 }
 
@@ -99,7 +99,7 @@ export type Rescheduled = {
   readonly dueAt: Date | null
 }
 
-/** What a handler may return; nothing means done, a throw means retry with backoff. */
+/** What a handler may return. A return without a value means done. A throw means a retry with backoff. */
 export type Outcome =
   | { readonly snooze: Duration; readonly retry?: undefined; readonly dead?: undefined }
   | {
@@ -111,8 +111,8 @@ export type Outcome =
   | { readonly dead: string; readonly snooze?: undefined; readonly retry?: undefined }
 
 /**
- * Returns the id of a task in a timetable without a ledger: its key and the stamp of its first claim. A pending task stores
- * no id. Ids are unique, because a cell never assigns a stamp twice.
+ * Returns the id of a task in a timetable without a ledger: the topic, the key, and the stamp of the task's first
+ * claim. Before its first claim, a task has no id. Ids are unique, because a cell never assigns the same stamp twice.
  */
 export function taskId(topic: string, key: string, firstStamp: number): string {
   return `${topic}/${key}/${firstStamp}`

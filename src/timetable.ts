@@ -1,18 +1,18 @@
 /**
- * PORT. A timetable stores when each task is due and which claim holds it. Its adapters are in timetables/.
+ * PORT. A timetable stores when each task is due and which claim holds it. The adapters are in timetables/.
  *
  * Each topic has 64 cells (values/cell.ts). Every operation below is atomic within one cell. A cell has
  *
  *   store     four lanes ordered by ring time: high, normal, low, suspects
  *   prepare   claimed tasks, each under the stamp of the claim call that took it
- *   dead      tasks whose attempts are used up, with their bodies, separate from the live ones
+ *   dead      dead tasks, with their bodies, separate from the live tasks
  *
- * The timetable's own clock decides what is due, never the caller's: a call passes a delay or an instant, and an answer
- * has the time (`nowMs`) at which it was decided. Instants are ms since 1970.
+ * The timetable's own clock decides what is due, never the caller's clock. A caller passes a delay or an instant. The
+ * answer to a claim has the time (`nowMs`) of the timetable's clock. Instants are ms since 1970.
  *
- * When a reply is lost, `claim` (identified by `req`), `settle` and `extend` (by the stamp) may be retried: the second
- * call changes nothing. `schedule`, `cancel`, `reschedule` and `replay` must not be retried: another caller may have
- * acted on the first call in between.
+ * When a reply is lost, `claim`, `extend` (both identified by `req`) and `settle` (by the stamp) may be retried: the
+ * second call changes nothing. `schedule`, `cancel`, `reschedule` and `replay` must not be retried: between the two
+ * calls, another caller may have acted on the result of the first.
  */
 import type { ListPosition } from './values/list-position.ts'
 import type { RingTime } from './values/ring-time.ts'
@@ -39,7 +39,7 @@ export interface NewEntry extends Place {
 
 export interface ScheduleAnswer {
   readonly outcome: 'created' | 'replaced' | 'kept'
-  /** When the task that is live now is due: the new task, or the older one that was kept. */
+  /** When the live task of the key is due. This is the new task, or the older task if it was kept. */
   readonly dueMs: number
   /** True if a claim holds the older task of this key. */
   readonly inFlight: boolean
@@ -53,31 +53,33 @@ export interface RescheduleAnswer {
 }
 
 export interface ClaimRequest {
-  /** Identifies this call. A retry with the same `req` returns the tasks that it still holds and claims no more. */
+  /**
+   * Identifies this call. A retry with the same `req` claims no more: it returns the tasks that the claim still holds.
+   */
   readonly req: string
-  /** 0 only rescues the tasks of expired claims. */
+  /** The maximum number of tasks. A claim with limit 0 only rescues the tasks of expired claims. */
   readonly limit: number
   readonly leaseMs: number
-  /** `suspects`: one task that lost two leases in a row, alone, so that a crash affects no other task. */
+  /** `suspects` claims one suspect alone, so that a crash of the process affects no other task. */
   readonly from: 'lanes' | 'suspects'
-  /** Leave all tasks of a prefix to the next claim if the limit would split them. */
+  /** If true, a claim does not take some tasks of a key prefix and leave the rest, unless it takes only this prefix. */
   readonly wholePrefixes: boolean
 }
 
 export interface Claim {
-  /** The fencing token of all its tasks. Greater than that of every earlier claim of the cell that took a task. */
+  /** The fencing token of this claim's tasks. Greater than the stamp of every earlier claim of the cell with tasks. */
   readonly stamp: number
   readonly tasks: readonly ClaimedTask[]
   readonly nowMs: number
-  /** When the next task of the ordinary lanes rings. Null if there is none. */
+  /** When the next task of the lanes high, normal and low rings. Null if these lanes are empty. */
   readonly nextRingMs: number | null
-  /** When the first suspect rings. Null if there is none. */
+  /** When the first suspect rings. Null if the cell has no waiting suspect. */
   readonly nextSuspectMs: number | null
-  /** When the first lease of the cell ends, in ms from now: the puller looks again then. */
+  /** When the first lease of the cell ends, in ms from now. The puller looks at the cell again then. */
   readonly nextLeaseEndInMs: number | null
-  /** Tasks of expired claims that this call put back. */
+  /** The number of tasks of expired claims that this call put back. */
   readonly rescued: number
-  /** Keys that became poison since the last claim. */
+  /** The keys of tasks that became poison since the last claim. */
   readonly poisoned: readonly string[]
 }
 
@@ -87,23 +89,25 @@ export interface ClaimedTask {
   readonly body: string
   /** When the task was first due. */
   readonly dueMs: number
-  /** When this attempt was due: `dueMs`, or later after a retry or a snooze. */
+  /** When this attempt was due. This is `dueMs`, or a later time after a retry or a snooze. */
   readonly ringMs: number
   readonly failures: number
-  /** Claims that delivered the task, this one included. */
+  /** The number of claims that delivered the task, including this claim. */
   readonly deliveries: number
   readonly tags: readonly string[]
   readonly priority: Priority
 }
 
-/** When a puller has to look at the cell next, unless it is woken before. Null if there is nothing to wait for. */
+/** When a puller has to look at the cell next, unless a wake comes before. Null if there is nothing to wait for. */
 export interface Look {
-  /** The next ring of any lane, suspects included. May be too early, never too late. */
+  /** When the next task of any lane rings, suspects included. This time may be too early, but never too late. */
   readonly ringInMs: number | null
   readonly leaseEndInMs: number | null
 }
 
-/** How a claim of one task ends. Takes effect if the task is still held under `stamp`; otherwise 'stale', and nothing changes. */
+/**
+ * How the claim of one task ends. If the task is no longer held under `stamp`, the answer is 'stale': nothing changes.
+ */
 export interface Settlement {
   readonly key: string
   readonly stamp: number
@@ -113,24 +117,24 @@ export interface Settlement {
 export type SettleOutcome =
   | { readonly kind: 'done' }
   | { readonly kind: 'obsolete' }
-  /** A failure: it is counted, and the task rings again after the delay. */
+  /** The attempt failed. The failure is counted, and the task rings again after the delay. */
   | { readonly kind: 'retry'; readonly delayMs: number; readonly error: string }
-  /** Not a failure: the task rings again after the delay. */
+  /** The task rings again after the delay. No failure is counted. */
   | { readonly kind: 'snooze'; readonly delayMs: number }
   | { readonly kind: 'dead'; readonly cause: DeadCause; readonly error: string; readonly failed: boolean }
-  /** The task was never started: it waits again as if it had not been claimed. */
+  /** No handler was started for the task. The task waits again, and this claim does not count as a delivery. */
   | { readonly kind: 'return' }
 
 export type SettleAnswer = 'settled' | 'stale'
 
-/** A task as a read returns it: live or dead, and with a ledger also done, cancelled or obsolete. */
+/** A task as a read returns it. The task is live or dead; with a ledger, it may also be done, cancelled or obsolete. */
 export interface EntryView {
   readonly key: string
   readonly id: string | null
   readonly body: string
   readonly state: State
   readonly dueMs: number
-  /** When the task ended, if it has. */
+  /** When the task rings. For a task that has ended, the time when it ended. */
   readonly ringMs: number
   readonly failures: number
   readonly deliveries: number
@@ -140,11 +144,11 @@ export interface EntryView {
   readonly updatedMs: number
   readonly lastError: string | null
   readonly deadCause: DeadCause | null
-  /** Distinguishes ended tasks of one key, in a ledger. */
+  /** Only in a ledger: distinguishes several ended tasks of one key. */
   readonly generation?: number
 }
 
-/** All tasks with a tag, all with a prefix, or all. */
+/** Selects all tasks with a tag, all tasks whose key has a prefix, or all tasks. */
 export type Selection = { readonly tag: string } | { readonly prefix: string } | { readonly all: true }
 
 export interface ListQuery {
@@ -160,15 +164,15 @@ export interface ListQuery {
 }
 
 export interface Counts {
-  /** Waiting in a lane, due or not. */
+  /** The number of tasks that wait in a lane, due or not. */
   readonly pending: number
-  /** The pending tasks whose ring time has passed. */
+  /** The number of pending tasks whose ring time has passed. */
   readonly due: number
   readonly claimed: number
   readonly dead: number
 }
 
-/** The books: scheduled = pending + claimed + dead + done + cancelled + obsolete + purged, always. */
+/** The books. Always, scheduled = pending + claimed + dead + done + cancelled + obsolete + purged. */
 export interface Books extends Omit<Counts, 'due'> {
   readonly scheduled: number
   readonly done: number
@@ -179,26 +183,27 @@ export interface Books extends Omit<Counts, 'due'> {
 
 export interface Watcher {
   /**
-   * The cell's next ring is earlier than the last claim said: at `ringMs`, `inMs` from now. The call may be lost, so
-   * pullers also poll.
+   * Called when the cell's next ring is earlier than the last claim returned. The next ring is at `ringMs`, that is,
+   * `inMs` from now. The call may be lost, so pullers also poll.
    */
   wake(cell: number, inMs: number, ringMs: number): void
-  /** A claimed task was cancelled or replaced: the outcome of its handler no longer counts. The call may be lost. */
+  /** Called when a claimed task was cancelled or replaced: its handler's outcome is ignored. The call may be lost. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
   /**
-   * The lease of this one task of a claim could not be extended with the others': it ends at `endMs` of the monotonic
-   * clock. Null lifts the limit: the lease was extended after all. Only a store with a ledger calls this.
+   * Called when a claim was extended except for this task. The task's lease ends at `endMs` of the monotonic clock.
+   * `endMs` is null if the task's lease was extended later: then the limit ends. Only a store with a ledger calls
+   * `limit`.
    */
   limit(cell: number, key: string, stamp: number, endMs: number | null): void
-  /** Wakes and fences may have been lost: tasks held but not started may be claimed by another consumer, or be gone. */
+  /** Called when wakes and fences may have been lost. A held task may be gone, or claimed by another consumer. */
   missed(): void
 }
 
-/** Reads, which a timetable and a ledger both offer. */
+/** The reads that both a timetable and a ledger offer. */
 export interface Looks {
   get(topic: string, place: Place): Promise<EntryView | null>
   list(topic: string, query: ListQuery): Promise<EntryView[]>
-  /** Pages through the keys of one cell. Returns at least all keys that were there throughout; a null cursor ends it. */
+  /** Returns a page of the cell's keys. Null cursor: last page. The pages have every key that existed all the while. */
   find(
     at: CellAddress,
     among: 'live' | 'dead',
@@ -206,20 +211,20 @@ export interface Looks {
     cursor: string | null,
   ): Promise<{ keys: string[]; cursor: string | null }>
   counts(topic: string): Promise<Counts>
-  /** Counts the pending tasks that ring in each step of [fromMs, toMs). Overdue tasks count as due now. */
+  /** Counts the pending tasks that ring in each step of [fromMs, toMs). An overdue task is counted as ringing now. */
   forecast(topic: string, fromMs: number, toMs: number, stepMs: number): Promise<number[]>
   books(topic: string): Promise<Books>
 }
 
 export interface Timetable extends Looks {
-  /** The longest time between two looks of a puller, because a wake can be lost and a clock can step. */
+  /** The maximum time between two looks of a puller. It is bounded because a wake can be lost and a clock can step. */
   readonly lookMs: number
 
-  /** Rounds ring times up to a multiple of `mergeMs` (0: no rounding). One answer per entry, in order. */
+  /** Rounds ring times up to a multiple of `mergeMs`, unless it is 0. Returns one answer per entry, in order. */
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>
-  /** Marks a claimed task: its current attempt may finish, and no other attempt follows. */
+  /** Removes pending tasks. Marks a claimed task: its current attempt may finish, and no other attempt follows. */
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
-  /** Resets the failures. A claimed task is not changed. */
+  /** Sets a new ring time and resets the failures. Does not change a claimed task. */
   reschedule(
     topic: string,
     places: readonly Place[],
@@ -227,21 +232,21 @@ export interface Timetable extends Looks {
     mergeMs: number,
   ): Promise<RescheduleAnswer[]>
 
-  /** Rescues expired claims first, then claims due tasks, lane by lane. */
+  /** First puts back the tasks of expired claims, then claims due tasks, lane by lane. */
   claim(at: CellAddress, request: ClaimRequest): Promise<Claim>
-  /** Returns the times that a claim with limit 0 would return, without rescuing: cheap, for idle cells. */
+  /** Returns the times that a claim with limit 0 would return, but rescues no task. A cheap call for idle cells. */
   look(at: CellAddress): Promise<Look>
   /** Records that the handler of a suspect is about to start. Returns false if the claim is no longer held. */
   begin(at: CellAddress, key: string, stamp: number): Promise<boolean>
-  /** Extends the lease of all tasks of the claim `req` to `leaseMs` from now. The stamp stays the same. */
+  /** Extends the lease of all tasks of the claim `req` to `leaseMs` from now. Does not change the stamp. */
   extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'>
   settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]>
 
-  /** Makes a dead task pending again: same id, due now, no failures. 'live' if its key has a live task, which stays. */
+  /** Makes a dead task pending again: same id, due now, no failures. Does nothing if its key has a 'live' task. */
   replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
-  /** Returns the time of the clock of record. */
+  /** Returns the time of the timetable's clock. */
   nowMs(): Promise<number>
   watch(topic: string, watcher: Watcher): () => void
   close(): Promise<void>
