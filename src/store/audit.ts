@@ -1,4 +1,7 @@
-/** Checks whether the books of a topic balance, and whether ledger and hint table have the same tasks. Repairs differences. */
+/**
+ * The audit of a topic. Checks whether the books balance. Checks whether the ledger and the hint table have the same
+ * tasks, and repairs the hint table if they differ.
+ */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import { ALL_CELLS } from '../values/cell.ts'
 import type { Clock } from '../clock.ts'
@@ -22,7 +25,7 @@ export async function auditTopic(
 ): Promise<TopicAudit> {
   const { ledger } = parts
   const { books, counted } = await ledger.recount(topic)
-  // Not consumed here: the table need not have the topic's tasks.
+  // Without a filler, this process does not consume the topic, and the table need not have the topic's hints.
   const missing = filler === undefined ? 0 : await mendMissing(parts, topic, filler)
   const orphaned = filler === undefined ? 0 : await mendOrphaned(parts, topic)
   return { topic, books, counted, balances: balance(books, counted), missing, orphaned, rescued }
@@ -37,7 +40,7 @@ function balance(books: Books, counted: Recount): boolean {
   )
 }
 
-/** Adds the hint of every live task that rings soon and is not in the table. Returns how many. */
+/** Adds the missing hint of every live task that rings soon. Returns the number of added hints. */
 async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Promise<number> {
   const { ledger, clock } = parts
   let missing = 0
@@ -52,7 +55,7 @@ async function mendMissing(parts: AuditParts, topic: string, filler: Filler): Pr
   return missing
 }
 
-/** Removes every hint without a live task. Returns how many. */
+/** Removes every hint without a live task. Returns the number of removed hints. */
 async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
   const { table, clock } = parts
   let orphaned = 0
@@ -71,7 +74,7 @@ async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
   return orphaned
 }
 
-/** Waits until the hints of earlier commits are written: an empty write is answered after them. */
+/** Waits until the hints of earlier commits are written. The ledger answers an empty write after all earlier writes. */
 async function allTold({ ledger, clock }: AuditParts, topic: string): Promise<void> {
   await ledger.cancel(topic, [])
   await clock.turn()
@@ -101,7 +104,8 @@ async function dropOrphans(parts: AuditParts, topic: string, places: readonly Pl
   const orphans: Place[] = []
   for (const [i, place] of suspects.entries()) {
     const state = known[i] === true ? (await ledger.get(topic, place))?.state : 'claimed'
-    // A task that was cancelled in flight is still live, also after its process died.
+    // `ledger.hints` returns null for a task that was cancelled in flight. That task is still live, even if its process
+    // died.
     if (state !== 'pending' && state !== 'claimed') orphans.push(place)
   }
   await table.cancel(topic, orphans)

@@ -2,10 +2,10 @@ import type { Clock } from '../clock.ts'
 import type { Place } from '../timetable.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** How often the feed is polled: a notification may be lost. */
+/** The interval between two polls. Polling is necessary because a notification may be lost. */
 const STEP_MS = 1_000
 
-/** Reads the committed writes of callers' transactions, and passes them on so that the hint table is updated. */
+/** Reads which places callers' transactions have written and committed. Passes them to `onCommitted`. */
 export class CommitFeed {
   readonly #periodic: Periodic
 
@@ -32,7 +32,7 @@ export class CommitFeed {
     return this.#periodic.stop()
   }
 
-  /** Polls at once: a transaction has committed. */
+  /** Polls at once. Called when a transaction may have committed. */
   readNow(): void {
     this.#periodic.hurry()
   }

@@ -14,24 +14,26 @@ import type {
 } from '../timetable.ts'
 import type { Filling, Frontier, Hint, HintTable } from '../hint-table.ts'
 
-/** How often an unreachable shared table is probed. */
+/** The interval between two probes of an unreachable shared table. */
 const PROBE_MS = 500
 
 export interface Outages {
-  /** The shared table is unreachable: `spare` rings in its place, and has to be filled. */
+  /** Called when the shared table becomes unreachable. `spare` rings instead, and the callee has to fill it. */
   onAway(spare: HintTable, error: unknown): void
   /**
-   * The shared table answers again. Its hints may be outdated or gone, so it does not ring before this promise resolves.
-   * `untold` are the topics written to during the outage, including topics that this process does not consume.
+   * Called when the shared table answers again. The callee fills the table, because its hints may be outdated or gone.
+   * The table does not ring before the promise resolves. `untold` are the topics that this process wrote to during the
+   * outage, including topics that this process does not consume.
    */
   onBack(untold: readonly string[]): Promise<void>
-  /** The shared table rings again. */
+  /** Called when the shared table rings again. */
   onOver(): void
 }
 
 /**
- * A shared hint table (Redis) with a spare one in this process, filled by polling the ledger, for when the shared one is
- * unreachable. Tasks may ring later than usual, but nothing stops. If both ring the same key, the ledger refuses one.
+ * A shared hint table (Redis) with a fallback: while the shared table is unreachable, a spare table in this process
+ * rings. The spare table is filled by polling the ledger, so tasks may ring later than usual. If both tables ring the
+ * same key, the ledger refuses one of the two claims.
  *
  *              a call fails                    a probe succeeds
  *   ON REDIS ────────────────▶ AWAY ──────────────────────────────▶ RECONCILING
@@ -42,7 +44,7 @@ export interface Outages {
  *      └──────────────────────────────────────────────────────────────────────┘
  *                          the shared table has every hint again
  *
- * #spare is null only on Redis; #isReturning is true only while reconciling.
+ * #spare is null only in the state ON REDIS. #isReturning is true only in the state RECONCILING.
  */
 export class FailoverTable implements HintTable {
   readonly isShared = true
@@ -53,12 +55,12 @@ export class FailoverTable implements HintTable {
   readonly #clock: Clock
   readonly #outages: Outages
   readonly #watchers = new Map<string, Set<Watcher>>()
-  /** Topics with hints that the shared table has missed. */
+  /** Topics with hints that could not be written to the shared table. */
   readonly #untold = new Set<string>()
   readonly #keptCells = new Map<string, readonly number[]>()
   readonly #stop = new AbortController()
   #spare: HintTable | null = null
-  /** Reconciling: the shared table is being filled, so new writes have to reach it, too. */
+  /** True in the state RECONCILING. The shared table is being filled, so new hints have to be written to it, too. */
   #isReturning = false
   #waiting: Promise<void> | null = null
 
@@ -78,7 +80,7 @@ export class FailoverTable implements HintTable {
     return this.#ring((table) => table.look(at))
   }
 
-  /** The claim may be of either table: the other one does not know its request. */
+  /** Tries both tables, because the claim may come from either table. The other table answers 'stale'. */
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
     const spared = await this.#spare?.extend(at, req, leaseMs)
     return spared === 'extended' ? spared : this.#tell('stale', (shared) => shared.extend(at, req, leaseMs))
@@ -147,7 +149,7 @@ export class FailoverTable implements HintTable {
     const watchers = this.#watchers.get(topic) ?? new Set()
     this.#watchers.set(topic, watchers.add(watcher))
     const unwatch = this.#shared.watch(topic, watcher)
-    // Not undone for the spare table: that is discarded when the outage is over.
+    // The returned function need not unwatch the spare table, because the spare table is discarded after the outage.
     this.#spare?.watch(topic, watcher)
     return () => {
       watchers.delete(watcher)
@@ -162,7 +164,9 @@ export class FailoverTable implements HintTable {
     await this.#shared.close()
   }
 
-  /** Runs `work` on the table that rings now. */
+  /**
+   * Runs `work` on the table that rings now. If the shared table fails during `work`, runs `work` on the spare table.
+   */
   async #ring<T>(work: (table: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null) return work(this.#spare)
     try {
@@ -173,7 +177,9 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Runs `work` on the shared table. Returns `otherwise` while it is away: reconciling fills it from the ledger later. */
+  /**
+   * Runs `work` on the shared table. Returns `otherwise` if that table is unreachable; it is filled after the outage.
+   */
   async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null && !this.#isReturning) return otherwise
     try {
@@ -184,7 +190,7 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Enters AWAY if the error is an outage of the shared table. Returns false if it is not, or the table is closed. */
+  /** Enters the state AWAY and returns true if the error is an outage of the shared table. Otherwise returns false. */
   notice(error: unknown): boolean {
     if (!isOutage(error) || this.#stop.signal.aborted) return false
     this.#isReturning = false
@@ -216,7 +222,7 @@ export class FailoverTable implements HintTable {
       } catch {
         this.#isReturning = false
       }
-      // False if a call failed while the table was filled: it is away again.
+      // #isReturning is false if a call failed while the shared table was being filled. Then the state is AWAY again.
       if (this.#isReturning) break
     }
     if (signal.aborted) return
@@ -235,7 +241,7 @@ export class FailoverTable implements HintTable {
   }
 }
 
-/** True if the table cannot be reached or used at present, as opposed to a bug, which no wait will fix. */
+/** Returns true if the table cannot be reached or used at present. Returns false for other errors, which are bugs. */
 function isOutage(error: unknown): boolean {
   return TocsinError.is(error) && (error.code.startsWith('timetable-') || error.code === 'unknown-outcome')
 }

@@ -5,13 +5,14 @@ import type { CellAddress, Place } from '../timetable.ts'
 import { Stamps } from './stamps.ts'
 
 /**
- * A claim of this process. The ledger extends and settles it by key, the hint table extends it by request. Its keys:
+ * A claim of this process. The ledger extends and settles a claim key by key; the hint table extends it as a whole, by
+ * its request id. The states of a key of the claim:
  *
  *   asking ──▶ held ──┬──▶ extended     all keys at once: they share one lease (leaseEndMs)
- *   (stamp      │     ├──▶ behind       locked, so not extended with the others; its holder is fenced before its lease
- *   reserved)   │     │                 ends, unless a later extension includes it
- *               │     ├──▶ parted       extended by key: a lease of its own (ownEndMs); the hint table, which has one
- *               │     │                 lease per claim, is not extended any more
+ *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder is fenced before
+ *   reserved)   │     │                 this key's lease ends, unless a later extension includes the key
+ *               │     ├──▶ parted       extended by key, so it has a lease of its own (ownEndMs); the claim is no longer
+ *               │     │                 extended in the hint table, which has one lease for the whole claim
  *               │     └──▶ handed out   a client has the token: the stamp stays reserved after the last key is settled
  *               │                                        │
  *               ├──▶ settled: the key is removed ◀───────┤   with the last key the stamp is released
@@ -23,36 +24,43 @@ export interface StoreClaim {
   readonly stamp: number
   /** Keys that are not settled yet. */
   readonly keys: Set<string>
-  /** End of the lease by the monotonic clock, except for keys in `ownEndMs`. */
+  /** The end of the lease of all keys that are not in `ownEndMs`, by the monotonic clock. */
   leaseEndMs: number
-  /** Lease ends of keys that were extended by key. */
+  /** The ends of the leases of keys that were extended by key. */
   readonly ownEndMs: Map<string, number>
-  /** True once some keys were extended without the others: the hint table, which has one lease for all, must not extend it. */
+  /**
+   * True once some keys were extended without the other keys. Then the claim must not be extended in the hint table,
+   * which has one lease for all keys.
+   */
   isParted: boolean
-  /** No other process can hold the claim before this: the lease, counted from before the ledger was called. */
+  /**
+   * Until this time, no other process can claim the keys. This is the time just before the ledger was called + lease.
+   */
   sureUntilMs: number
-  /** Keys whose lease could not be extended with the others'. Each value cancels the timer that fences the holder. */
+  /** Keys that could not be extended with the other keys. Each value cancels the timer that fences the lease holder. */
   readonly behind: Map<string, () => void>
-  /** Keys that are locked by the transaction of their own handler: no other process can take them. */
+  /** Keys that the transaction of their own handler has locked. No other process can claim these keys. */
   readonly ownLocks: Set<string>
-  /** Number of extend calls under way. */
+  /** The number of extend calls under way. */
   extending: number
-  /** True if a client has the token, and may send a retry after all keys are settled. */
+  /** True if a client has the token. The client may use the token even after all keys are settled. */
   isHandedOut: boolean
 }
 
-/** Notified when the lease of one task of a claim can no longer be relied on. */
+/** Callbacks for a single key of a claim whose lease ends earlier than the leases of the other keys. */
 export interface Doubts {
-  /** The lease of the key ends at `endMs`, not with that of the others. Null: it was extended after all. */
+  /**
+   * Called when the other keys were extended, but the lease of this key ends at `endMs`. Null if it was extended later.
+   */
   limited(claim: StoreClaim, key: string, endMs: number | null): void
-  /** The lease is about to end, or the task is no longer held. */
+  /** Called when the lease of the key is about to end, or the key is no longer held. */
   doubtful(claim: StoreClaim, key: string): void
 }
 
-/** The holder of a key is fenced this long before its lease ends, as a fraction of the lease. */
+/** How long before the end of a key's lease the lease holder is fenced, as a fraction of the lease. */
 const FENCE_BEFORE = 0.1
 
-/** The claims that this process holds, with the ends of their leases. */
+/** The claims that this process holds, and when their leases end. */
 export class HeldClaims {
   readonly #byRequest = new Map<string, StoreClaim>()
   readonly #byCell = new Map<string, Set<StoreClaim>>()
@@ -66,14 +74,14 @@ export class HeldClaims {
   }
 
   /**
-   * Reserves the stamp, before the ledger is called. Returns when the ledger was first called for this request. Null if
-   * another claim may hold tasks under the stamp, which must not be used then.
+   * Reserves the stamp. Call this before the call to the ledger. Returns the time of the first call to the ledger for
+   * this request. Returns null if the stamp must not be used, because another claim may hold tasks under it.
    */
   asking(at: CellAddress, req: string, stamp: number, leaseMs: number): number | null {
     return this.#stamps.take(at, stamp, req, this.#clock.monotonicNow(), leaseMs)
   }
 
-  /** `askedMs`: when the ledger was called. It has answered now: its lease began at some moment in between. */
+  /** Adds a claim after the ledger's answer. The lease began at some moment between `askedMs`, the call, and now. */
   add(
     at: CellAddress,
     req: string,
@@ -84,14 +92,14 @@ export class HeldClaims {
   ): void {
     if (keys.length === 0) return this.#stamps.free(at, stamp, req)
     const known = this.of(at, req)
-    // A retry after a lost answer.
+    // The claim is known if this call is a retry after a lost answer.
     if (known !== undefined) return keys.forEach((key) => known.keys.add(key))
     const claim: StoreClaim = {
       at,
       req,
       stamp,
       keys: new Set(keys),
-      // Counted from the answer: a task is not rescued while its lease lasts in the ledger.
+      // Count from the answer, not from the call, so that no task is rescued before its lease ends in the ledger.
       leaseEndMs: this.#clock.monotonicNow() + leaseMs,
       ownEndMs: new Map(),
       isParted: false,
@@ -112,7 +120,9 @@ export class HeldClaims {
     return this.#byRequest.get(nameOf(at, req))
   }
 
-  /** Records the answers to an extension of all keys. Keys that are locked by a transaction do not hold up the others. */
+  /**
+   * Records the answers to an extension of all keys. A key that a transaction has locked does not delay the other keys.
+   */
   extended(
     claim: StoreClaim,
     keys: readonly string[],
@@ -120,7 +130,7 @@ export class HeldClaims {
     askedMs: number,
     leaseMs: number,
   ): void {
-    // All keys were settled meanwhile.
+    // The claim is gone if all keys were settled meanwhile.
     if (this.of(claim.at, claim.req) !== claim) return
     const nowMs = this.#clock.monotonicNow()
     const fenceInMs = Math.max(0, claim.sureUntilMs - leaseMs * FENCE_BEFORE - nowMs)
@@ -130,7 +140,7 @@ export class HeldClaims {
         claim.ownEndMs.delete(key)
         this.#caughtUp(claim, key)
       } else if (answers[i] === 'stale') {
-        // Replaced, or claimed by another process: the extended lease of the others must not cover this key.
+        // The task was replaced, or another process claimed it. The extended lease must not include this key.
         this.settled(claim.at, claim.stamp, key)
         this.#doubts.doubtful(claim, key)
       } else if (!claim.ownLocks.has(key)) this.#leftBehind(claim, key, fenceInMs)
@@ -142,8 +152,8 @@ export class HeldClaims {
   }
 
   /**
-   * Records the answers to an extension of some keys; the leases of the others end when they would have. Returns true if
-   * these were all keys of the claim, and it never parted.
+   * Records the answers to an extension of some keys. The leases of the other keys do not change. Returns true if all
+   * keys of the claim were extended, now and in every earlier call.
    */
   extendedKeys(
     claim: StoreClaim,
@@ -151,7 +161,7 @@ export class HeldClaims {
     answers: readonly ExtendAnswer[],
     leaseMs: number,
   ): boolean {
-    // All keys were settled meanwhile.
+    // The claim is gone if all keys were settled meanwhile.
     if (this.of(claim.at, claim.req) !== claim) return false
     const nowMs = this.#clock.monotonicNow()
     const extended = new Set<string>()
@@ -167,18 +177,18 @@ export class HeldClaims {
     return !claim.isParted
   }
 
-  /** Returns the claims of the cell of which some leases have ended, with the keys of these leases. */
+  /** Returns the claims of the cell that have expired leases, each with the keys of these leases. */
   expired(at: CellAddress, steadyMs: number): { readonly claim: StoreClaim; readonly keys: string[] }[] {
     const claims = this.#byCell.get(cellName(at))
     if (claims === undefined) return []
     return [...claims].flatMap((claim) => {
-      // A claim that is being extended may live on: wait for the ledger's answer.
+      // Skip a claim that is being extended: the ledger may still extend its leases.
       if (claim.extending > 0 || firstEndMs(claim) > steadyMs) return []
       return { claim, keys: [...claim.keys].filter((key) => endMsOf(claim, key) <= steadyMs) }
     })
   }
 
-  /** Returns when the first lease of the cell ends. Null if none is held. Skips claims that are being extended. */
+  /** Returns when the first lease of the cell ends. Null if no claim is held. Skips claims that are being extended. */
   nextEndMs(at: CellAddress): number | null {
     let endMs = Number.POSITIVE_INFINITY
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
@@ -186,7 +196,7 @@ export class HeldClaims {
     return finiteOrNull(endMs)
   }
 
-  /** The transaction of a handler has locked its own task, or released it. */
+  /** Records that the transaction of a handler has locked the handler's own task, or has ended. */
   ownLock(at: CellAddress, stamp: number, key: string, isLocked: boolean): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue
@@ -195,7 +205,9 @@ export class HeldClaims {
     }
   }
 
-  /** Keeps the stamp reserved for a while after the claim ends: the client's token must not match another claim. */
+  /**
+   * Keeps the stamp reserved for a while after the claim ends, so that the client's token never matches another claim.
+   */
   handedOut(at: CellAddress, stamp: number): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
       if (claim.stamp === stamp) claim.isHandedOut = true
@@ -217,7 +229,7 @@ export class HeldClaims {
     this.#forget(claim)
   }
 
-  /** Removes keys whose lease ended. Their holder may still settle late, so the stamp stays reserved for a while. */
+  /** Removes keys whose lease ended. The stamp stays reserved for a while, because a late settle may still arrive. */
   lost(claim: StoreClaim, keys: readonly string[]): void {
     for (const key of keys) {
       claim.keys.delete(key)
@@ -242,7 +254,7 @@ export class HeldClaims {
     for (const claim of this.#byRequest.values()) this.#forget(claim)
   }
 
-  /** Caps the key's lease now; fences a running handler shortly before the lease ends. */
+  /** Reports the end of the key's lease now, and fences the handler shortly before that end. */
   #leftBehind(claim: StoreClaim, key: string, fenceInMs: number): void {
     if (claim.behind.has(key)) return
     const fence = () => this.#doubts.doubtful(claim, key)

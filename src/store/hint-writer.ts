@@ -7,7 +7,7 @@ import type { TopicFillers } from './topic-fillers.ts'
 const DONE = { kind: 'done' } as const
 const RETURN = { kind: 'return' } as const
 
-/** The most hints that may be under way to a shared table before callers have to wait. */
+/** The maximum number of hints under way to a shared table. Above this number, callers have to wait. */
 const UNDER_WAY_MAX = 50_000
 
 interface Written {
@@ -24,8 +24,8 @@ export interface HintWriterParts {
 }
 
 /**
- * Writes hints to the table after the ledger has committed. A write that fails is logged and does not fail the caller's
- * call: the task is in the ledger, and the sweeper or the loader adds the hint later.
+ * Writes hints to the table after the ledger has committed. If a write to the table fails, the error is logged, and the
+ * caller's call still succeeds: the task is in the ledger, and the sweeper or the loader adds its hint later.
  */
 export class HintWriter {
   readonly #parts: HintWriterParts
@@ -41,7 +41,7 @@ export class HintWriter {
     await Promise.all(this.#underWay)
   }
 
-  /** Puts hints that ring soon into the table, and drops those that ring later. */
+  /** Puts hints that ring soon into the table, and drops hints that ring later from the table. */
   async place(topic: string, written: readonly Written[]): Promise<void> {
     if (!this.isRungHere(topic)) return
     const near: Hint[] = []
@@ -49,13 +49,13 @@ export class HintWriter {
     for (const { hint, outcome } of written) {
       if (hint === null) continue
       if (this.isNear(topic, hint)) near.push(hint)
-      // The table has no hint of a new task.
+      // For a new task, there is nothing to drop: the table has no hint of it.
       else if (outcome !== 'created') far.push(hint)
     }
     await this.onTheWay(near.length + far.length, this.#putOrDrop(topic, near, far))
   }
 
-  /** Starts the writes for these hints: puts those that ring soon, drops those that ring later. */
+  /** Starts the writes of these hints: puts hints that ring soon into the table, and drops hints that ring later. */
   putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
     const near = hints.filter((hint) => this.isNear(topic, hint))
     const isNear = new Set(near)
@@ -66,7 +66,7 @@ export class HintWriter {
     )
   }
 
-  /** A caller does not wait for writes to a shared table, unless too many are under way. */
+  /** Waits for the writes, unless the table is shared and not too many hints are under way. */
   async onTheWay(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
     if (tellings.length === 0) return
     const told = this.all(tellings)
@@ -80,7 +80,7 @@ export class HintWriter {
     if (this.#underWayCount > UNDER_WAY_MAX) await done
   }
 
-  /** Returns true if the hint table is shared, or this process consumes the topic. */
+  /** Returns true if the table needs hints of the topic: it is shared, or this process consumes the topic. */
   isRungHere(topic: string): boolean {
     return this.#parts.table.isShared || this.#parts.topicFillers.has(topic)
   }
@@ -93,7 +93,9 @@ export class HintWriter {
     return !table.isShared || isNear(hint, ledger.clockMs(), residentMs(topic))
   }
 
-  /** Updates the hints of places that a caller's transaction, which has ended, may have written. */
+  /**
+   * Updates the hints of places that a caller's transaction may have written. Call this after the transaction ended.
+   */
   async catchUp(topic: string, places: readonly Place[]): Promise<void> {
     if (!this.isRungHere(topic)) return
     const hints = await this.#parts.ledger.hints(topic, places)
@@ -103,14 +105,14 @@ export class HintWriter {
     await this.told(this.#parts.table.put(topic, near, 'lower'))
   }
 
-  /** Waits for one write. Logs its error; never rejects. */
+  /** Waits for one write. Reports an error to `onError`, and never rejects. */
   async told(telling: Promise<unknown>): Promise<void> {
     await telling.catch((error: unknown) => this.#parts.onError(error))
   }
 
   /**
-   * Waits for several writes. All of them are started before any is awaited: a later write of the same commit must not be
-   * sent in between.
+   * Waits for several writes. The caller starts all writes before it awaits any: between two writes of one commit, no
+   * other write must be sent.
    */
   async all(tellings: readonly Promise<unknown>[]): Promise<void> {
     await Promise.all(tellings.map((telling) => this.told(telling)))
@@ -130,8 +132,8 @@ export class HintWriter {
   }
 
   /**
-   * Puts back what a client returned. If its lease was extended by key, its hint waits for the end of that lease and no
-   * claim of the table holds it, so `settled` alone would leave it there.
+   * Lets tasks that a client returned ring again at once. If the lease of a task was extended by key, no claim of the
+   * table holds its hint, and the hint rings only at the end of the lease. `settled` does not change this hint.
    */
   async returned(
     topic: string,
@@ -153,9 +155,9 @@ export class HintWriter {
   }
 }
 
-/** Returns the settlement for the table, which follows the ledger's answer, not the holder's outcome. */
+/** Returns how the table has to settle the claim of a key. This follows from the ledger's answer to the settlement. */
 function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled | undefined): Settlement {
-  // Stale: the task may have changed, so the key rings again, and the ledger decides.
+  // If the answer is 'stale', the task may have changed. So the key rings again, and the ledger decides.
   const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
   return { key, stamp, outcome: isBack ? RETURN : DONE }
 }

@@ -4,11 +4,13 @@ import type { Ledger } from '../ledger.ts'
 import { Periodic } from '../lib/periodic.ts'
 
 const STEP_MS = 60_000
-/** How long dead tasks are kept, and the most of a topic that are kept. */
+/** How long dead tasks are kept, and the maximum number of dead tasks per topic. */
 const DEAD_MS = 30 * 24 * 3_600_000
 const DEAD_MAX = 1_000_000
 
-/** Deletes tasks whose retention is over, in small batches, so that the ledger stays small. */
+/**
+ * Deletes ended tasks after their retention time, and old dead tasks, in small batches. This keeps the ledger small.
+ */
 export class Janitor {
   readonly #ledger: Ledger
   readonly #clock: Clock
@@ -38,7 +40,7 @@ export class Janitor {
     return this.#periodic.stop()
   }
 
-  /** Returns how many tasks were deleted. */
+  /** Cleans up all topics once. Returns the number of deleted tasks. */
   async step(): Promise<number> {
     let forgotten = 0
     for (const topic of await this.#ledger.topics()) forgotten += await this.#tidy(topic)

@@ -21,8 +21,8 @@ export interface LeasesParts {
 }
 
 /**
- * What happens to a claim after it was made: it is extended, handed out to a client, settled. The ledger is written first,
- * because only its answer counts; then the hint table is updated.
+ * Extends claims, hands them out to clients, and settles them. Each method writes to the ledger first, because only the
+ * ledger's answer decides. Then it updates the hint table.
  */
 export class Leases {
   readonly #parts: LeasesParts
@@ -38,7 +38,8 @@ export class Leases {
     if (claim === undefined) return 'stale'
     const askedMs = clock.monotonicNow()
     const places = placesOfClaim(claim)
-    // If the new lease is shorter, it may be in force in the ledger although the answer is lost.
+    // Even if the answer is lost, the new lease may have taken effect in the ledger. The new lease may be the shorter
+    // one.
     claim.sureUntilMs = Math.min(claim.sureUntilMs, askedMs + leaseMs)
     claim.extending++
     const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs)
@@ -46,7 +47,7 @@ export class Leases {
     if (answers.every((answer) => answer === 'stale')) return 'stale'
     const keys = places.map(({ key }) => key)
     held.extended(claim, keys, answers, askedMs, leaseMs)
-    // The claim is not lost: the caller retries while it trusts the lease.
+    // Another transaction has locked the tasks. The claim is still held: the caller retries until the lease ends.
     if (!answers.includes('extended'))
       throw new TocsinError(
         'ledger-unavailable',
@@ -57,10 +58,11 @@ export class Leases {
   }
 
   /**
-   * Extends some keys of a claim, whichever process made it. The table has one lease for the whole claim and is updated
-   * only if all of its keys were extended: otherwise a key that its client has given up would be held there for as long
-   * as another one is extended. So the table's lease ends; the keys still leased ring, are refused by the ledger, and
-   * ring again at the end of their own leases.
+   * Extends some keys of a claim that any process made. The hint table has one lease for the whole claim, and this
+   * lease is extended only if all keys were extended. Otherwise a key that its client no longer extends would stay
+   * claimed in the table for as long as another client extends its key. Without an extension, the table's lease ends
+   * and the keys ring. The ledger refuses the keys that are still leased, and these keys ring again at the end of their
+   * own leases.
    */
   async extendKeys(
     { session, req, stamp }: ClaimToken,
@@ -72,7 +74,7 @@ export class Leases {
     const places = keys.map((key) => ({ key, cell: at.cell }))
     const asking = () => ledger.extend(at.topic, places, stamp, leaseMs, session)
     const claim = session === ledger.sessionOf(at.cell) ? held.of(at, req) : undefined
-    // Claimed by another process, or lost here and extended through another one: this process tracks no lease of it.
+    // This process does not track the claim: another process made it, or its lease ended here before this extension.
     if (claim?.stamp !== stamp) return asking()
     claim.extending++
     const answers = await asking().finally(() => claim.extending--)
@@ -82,9 +84,9 @@ export class Leases {
   }
 
   /**
-   * A table of this process is not updated when a task is settled through another process: it would keep the task as
-   * claimed until its lease ends, although the task waits again. So the table forgets the task, and polling the ledger
-   * brings it back.
+   * Marks tasks as handed out to a client. The client may settle a task through another process, which does not update
+   * the hint table of this process. The table would then keep the key claimed until its lease ends, although the task
+   * waits again. So a table of this process removes the key, and polling the ledger adds it again.
    */
   async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
     const { held, topicFillers, table, hintWriter } = this.#parts
@@ -94,7 +96,10 @@ export class Leases {
     await hintWriter.told(table.settle(at, settlements))
   }
 
-  /** If the process dies before the table is updated, the key rings once more and is refused. */
+  /**
+   * Settles claims in the ledger, then in the table. If the process dies in between, the key rings once more, and the
+   * ledger refuses the claim.
+   */
   async settle(
     at: CellAddress,
     settlements: readonly Settlement[],
@@ -108,14 +113,14 @@ export class Leases {
       settlements.map((one) => ({ ...one, cell })),
       session ?? own,
     )
-    // A claim of another process may have the same stamp as one of ours, which must not be taken for settled.
+    // A claim of another process may have the same stamp as a claim of this process. Do not mark the latter as settled.
     if (session === null || session === own) await this.settled(at, settlements, answers)
     else if (hintWriter.isRungHere(topic)) await hintWriter.settled(at, settlements, answers)
     if (session !== null) await hintWriter.returned(topic, settlements, answers)
     return answers.map(({ answer }) => answer)
   }
 
-  /** Updates the table, and what this process holds, after claims of its own were settled in the ledger. */
+  /** Updates the table and the held claims of this process after its claims were settled in the ledger. */
   async settled(
     at: CellAddress,
     settlements: readonly Settlement[],

@@ -10,8 +10,8 @@ import type { HintWriter } from './hint-writer.ts'
 import type { TopicFillers } from './topic-fillers.ts'
 
 /**
- * In the hint table a claim lasts this much longer than in the ledger: an expired claim is to be rescued by the store,
- * which settles it in the ledger, before the hint table puts its hints back by itself.
+ * How much longer a lease is in the hint table than in the ledger. So the store rescues an expired claim, and settles
+ * it in the ledger, before the hint table puts its hints back.
  */
 export const TABLE_LEASE_EXTRA_MS = 1_000
 
@@ -32,7 +32,8 @@ export interface LedgerClaimsParts {
 }
 
 /**
- * Claims the keys that ring: the hint table says which keys are due, the ledger decides which of them are delivered.
+ * Claims the keys that ring. The hint table returns the keys that are due, and the ledger decides which of their tasks
+ * are delivered.
  *
  *   table.claim ──▶ keys and stamp ──▶ ledger.claim ──▶ ours: held, delivered
  *                                                  └──▶ refused: removed from the table, or put back where it rings next
@@ -55,12 +56,12 @@ export class LedgerClaims {
     const places = rung.tasks.map(({ key }) => ({ key, cell: at.cell }))
     const askedMs = held.asking(at, req, stamp, leaseMs)
     if (askedMs === null) {
-      // Another claim may hold tasks under this stamp. Returned, the keys ring again at once, under a new stamp.
+      // Another claim may hold tasks under this stamp. So return the keys: they ring again at once, under a new stamp.
       const settlements = places.map(({ key }) => ({ key, stamp, outcome: RETURN }))
       await hintWriter.told(table.settle(at, settlements))
       return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
     }
-    // If the call fails, or its answer is lost, the claim is repeated with the same request, and so with the same token.
+    // If the call fails or its answer is lost, the caller retries with the same request id, and so with the same token.
     const verdicts = await ledger.claim(
       at.topic,
       { stamp, leaseMs, nowMs, alone: from === 'suspects' },
@@ -89,7 +90,7 @@ export class LedgerClaims {
     return { ringInMs, leaseEndInMs: this.#leaseEndInMs(at, leaseEndInMs) }
   }
 
-  /** Updates the table for keys that the ledger refused. Returns those that are dead as poison. */
+  /** Updates the table for keys that the ledger refused. Returns the keys of tasks that are dead as poison. */
   async #refuse(
     at: CellAddress,
     stamp: number,
@@ -105,16 +106,16 @@ export class LedgerClaims {
     return refused.flatMap(({ key, verdict }) => (verdict.kind === 'poison' ? [key] : []))
   }
 
-  /** Returns when a refused key rings next: one hint, or none. */
+  /** Returns the next hint of a refused key, or [] if the table needs no hint of it. */
   #nextHint({ cell }: CellAddress, key: string, verdict: Refusal, nowMs: number): Hint[] {
     if (verdict.kind === 'later' || verdict.kind === 'suspect') return [verdict.hint]
-    // Where the ledger is polled, the poll after the end of the lease finds the task again.
+    // A held task needs no hint if the ledger is polled: a poll after the end of the lease finds the task again.
     if (verdict.kind !== 'held' || this.#parts.topicFillers.isPolling) return []
     const ringMs = Math.ceil(nowMs + verdict.leaseEndInMs)
     return [{ key, cell, ringMs, failures: 0, priority: 'normal', isSuspect: false }]
   }
 
-  /** Settles expired claims of this process as lost: their tasks wait again, or are dead as poison. */
+  /** Settles expired claims of this process as lost. Afterwards their tasks wait again, or are dead as poison. */
   async #rescue(at: CellAddress): Promise<{ rescued: number; poisoned: string[] }> {
     const { ledger, table, held, hintWriter, clock, random } = this.#parts
     const poisoned: string[] = []
@@ -129,8 +130,8 @@ export class LedgerClaims {
       const answers = await ledger.settle(at.topic, lost)
       held.lost(claim, keys)
       const hints = answers.flatMap(({ hint }) => hint ?? [])
-      // Stale ones are not dropped: they were replaced, settled just now, or extended through another process, and the
-      // table may have a newer hint of them.
+      // Do not drop keys whose answer is 'stale'. Their tasks were replaced, settled just now, or extended through
+      // another process, so the table may have newer hints of these keys.
       const gone = lost.filter((_, i) => answers[i]?.answer === 'settled' && answers[i]?.hint === null)
       await hintWriter.all([table.drop(at.topic, gone), ...hintWriter.putting(at.topic, hints)])
       rescued += hints.length
@@ -140,7 +141,7 @@ export class LedgerClaims {
     return { rescued, poisoned }
   }
 
-  /** Returns the end of the first lease of this process, if it holds any: the table's leases last longer. */
+  /** Returns when the first lease that this process holds in the cell ends. Returns `inTableMs` if it holds none. */
   #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
     const { held, clock } = this.#parts
     const endMs = held.nextEndMs(at)

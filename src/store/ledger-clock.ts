@@ -2,8 +2,8 @@ import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 
 /**
- * A clock for a table of this process whose time of day is the ledger's: the ledger's clock decides what is due, because
- * many processes share it. Waits are measured by this process's monotonic clock.
+ * Returns a clock for a hint table of this process. Its `now()` is the time of the ledger's clock, which decides what
+ * is due, because many processes share the ledger. The monotonic clock of this process measures waits.
  */
 export function ledgerClock(ledger: Ledger, own: Clock): Clock {
   return {

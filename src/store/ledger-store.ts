@@ -47,7 +47,7 @@ import { StoreTransactions } from './store-transactions.ts'
 export interface LedgerStoreParts {
   readonly ledger: Ledger
   readonly table: HintTable
-  /** Makes the table of this process that replaces a shared hint table while that is unreachable. */
+  /** Makes a hint table in this process, the fallback while the shared hint table is unreachable. */
   readonly makeSpare?: () => HintTable
   readonly clock: Clock
   readonly random: Random
@@ -55,9 +55,10 @@ export interface LedgerStoreParts {
 }
 
 /**
- * A ledger and a hint table as one store. The table rings, the ledger decides. Every write goes to the ledger first, and
- * the caller is answered when it is durable there; then the table is updated. If the process dies in between, the loader
- * or the sweeper adds the missing hint. If a hint is late or written twice, the ledger refuses the key when it rings.
+ * A ledger and a hint table as one store. The table rings, the ledger decides. Every write goes to the ledger first.
+ * When the write is durable in the ledger, the table is updated. If the process dies in between, the loader or the
+ * sweeper adds the missing hint. If a hint is outdated or written twice, the ledger refuses the claim when the key
+ * rings.
  *
  *   schedule, cancel, …  ──▶ ledger ──▶ HintWriter ──▶ hint table          TopicFillers: ledger ──▶ hint table
  *   claim                ──▶ LedgerClaims: hint table, then ledger         Janitor:      deletes ended tasks
@@ -151,7 +152,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   }
 
   pulls(topic: string, cells: readonly number[]): void {
-    // The only process that has the ledger pulls every cell, and reads each task once.
+    // If the ledger is not shared, this process pulls every cell, and its table needs the hints of all cells.
     if (!this.#parts.ledger.isShared) return
     this.#table.keepOnly(topic, cells)
     this.#topicFillers.pollNow(topic)
@@ -165,7 +166,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
     const answers = await this.#parts.ledger.cancel(topic, places)
-    // The table fences a task that is held: its handler need not continue.
+    // Also cancel a claimed task in the table: the table fences the task, and its handler may stop early.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
     if (this.#hintWriter.isRungHere(topic) && touched.length > 0)
       await this.#hintWriter.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
@@ -268,7 +269,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#table.nowMs()
   }
 
-  /** Starts loading the topic: a process that only writes to a topic does not load it. */
+  /** Starts loading the hints of the topic. A process that only writes to a topic does not call this. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()

@@ -6,42 +6,43 @@ import { compareFrontiers } from '../values/list-position.ts'
 import type { Frontier, Hint, HintTable } from '../hint-table.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** Hints per page. */
+/** The number of hints per page. */
 const PAGE = 1_000
-/** Larger pages for a shared table: a page is split into up to 64 calls to the server, one per cell. */
+/** The number of hints per page for a shared table. A page takes up to 64 calls to the server, one per cell. */
 const SHARED_PAGE = 8_000
-/** How often the loader checks whether the window has moved. */
+/** The interval between two steps. Each step checks whether there are hints to load. */
 const STEP_MS = 1_000
 
 /**
- * A writer puts hints into a shared table if they ring within the window plus this: another process may be reading up to
- * the end of its window, and not see a write that commits meanwhile. Longer than any write takes.
+ * A process that writes a task puts its hint into a shared table if the task rings before the end of the window + this
+ * time. At the same moment, another process may be loading hints up to the end of its window. That load does not see a
+ * write that commits after it began. This time is longer than any write takes.
  */
 const OVERLAP_MS = 30_000
 
 const NOWHERE: Frontier = { ringMs: Number.NEGATIVE_INFINITY, cell: 0, key: '' }
 
-/** Keeps a hint table filled from its ledger. */
+/** Keeps a hint table filled with the hints of one topic from the ledger. */
 export interface Filler {
   start(): void
   stop(): Promise<void>
   /** Returns true if the hint rings soon enough to be in the table. */
   includes(hint: Hint): boolean
-  /** Every task that rings before this is in the table. */
+  /** The table has the hint of every task that rings before this time. */
   readonly loadedUntilMs: number
-  /** Continues at once if it had stopped because the table was full. */
+  /** Continues loading at once if the table was full. Called when the table may have room again. */
   nudge(): void
-  /** Loads what is due to be loaded by now. */
+  /** Loads all hints that the table should have by now. */
   catchUp(): Promise<void>
 }
 
 /**
- * Loads the tasks that ring within the next `residentMs` into the table: later tasks stay in the ledger and cost no
- * memory. Every task up to the frontier is in the table. A write before the frontier is put into the table directly, a
- * write after it is loaded in time.
+ * Loads the hints of tasks that ring within the window, that is, within the next `residentMs`. Later tasks stay in the
+ * ledger and need no memory. The table has every hint up to the frontier. When a task is written that rings before the
+ * frontier, the HintWriter puts its hint into the table. A task that rings after the frontier is loaded later.
  *
- * Processes that share a table share the frontier, which is stored in the table. When the table's epoch changes, hints
- * may be lost, and everything is loaded again from the beginning.
+ * The frontier is stored in the table, so processes that share a table share the frontier. When the table's epoch
+ * changes, hints may be lost, and the loader loads all hints again from the beginning.
  */
 export class Loader implements Filler {
   readonly #topic: string
@@ -53,11 +54,12 @@ export class Loader implements Filler {
   readonly #periodic: Periodic
   #epoch: string | null = null
   #frontier = NOWHERE
-  /** True if hints before the shared frontier may be missing: everything is loaded from the beginning. */
+  /** True if hints before the shared frontier may be missing. Then all hints are loaded from the beginning. */
   #isDoubtful = false
   /**
-   * A write during a load may fall before the position that the load has reached, so every write up to this time is put
-   * directly. Before the first load that is every write.
+   * The end of the window of the load under way. The load has already passed some positions, and does not see a task
+   * that is written there now. So the hint of every task that rings up to this time is put into the table by its
+   * writer. Infinity before the first load.
    */
   #readingUntilMs = Number.POSITIVE_INFINITY
   #stepping: Promise<void> | null = null
@@ -101,9 +103,9 @@ export class Loader implements Filler {
     if (this.#isFull && this.#stepping === null) this.#alone(() => this.#step()).catch(this.#onError)
   }
 
-  /** Loads everything again: hints that were put into the table may be lost. */
+  /** Loads all hints again. Called when the table may have lost hints. */
   async reconcile(): Promise<void> {
-    // A load that is under way began before the loss.
+    // Wait for a load that is under way: it began before the hints were lost.
     await this.#stepping?.catch(() => {})
     this.#doubt()
     await this.catchUp()
@@ -114,7 +116,7 @@ export class Loader implements Filler {
       )
   }
 
-  /** Loads more if the window has moved by a quarter, or the clock has stepped, or the table may have lost hints. */
+  /** Loads more hints if the window has moved by a quarter, the clock has stepped, or the table may have lost hints. */
   catchUp(): Promise<void> {
     return this.#alone(async () => {
       await this.#lookAtTable()
@@ -123,7 +125,7 @@ export class Loader implements Filler {
     })
   }
 
-  /** Runs one load at a time: a call during a load waits for that load. */
+  /** Runs one load at a time. A call during a load waits for that load, and starts no other. */
   #alone(work: () => Promise<void>): Promise<void> {
     this.#stepping ??= work().finally(() => {
       this.#stepping = null
@@ -139,7 +141,8 @@ export class Loader implements Filler {
 
   async #lookAtTable(): Promise<void> {
     const { epoch, frontier } = await this.#table.filling(this.#topic)
-    // Even if other processes have loaded since: a write of this process may have been lost with the old epoch.
+    // If the epoch has changed, load from the beginning, even if other processes have loaded hints since the change:
+    // hints that this process wrote may have been lost with the old epoch.
     if (this.#epoch !== null && epoch !== this.#epoch) this.#doubt()
     this.#epoch = epoch
     if (this.#isDoubtful || frontier === null) return
@@ -150,7 +153,7 @@ export class Loader implements Filler {
   async #step(): Promise<void> {
     const table = this.#table
     const untilMs = this.#ledger.clockMs() + this.#residentMs()
-    // Set before the first read: no write can fall between the read and the frontier from now on.
+    // Set this before the first read. From now on, `includes` accepts every hint that the reads of this load may miss.
     this.#readingUntilMs = untilMs
     const read = (after: Frontier) => {
       const page = this.#ledger.load(this.#topic, after, untilMs, table.isShared ? SHARED_PAGE : PAGE)
@@ -162,7 +165,8 @@ export class Loader implements Filler {
       this.#isFull = Number.isFinite(table.residentMax) && (await this.#count()) >= table.residentMax
       if (this.#isFull || this.#periodic.isStopped) return
       const { hints, frontier }: Loaded = await (reading ?? read(this.#frontier))
-      // The next page is read while this one is put; not where the table has a limit, which is checked after each page.
+      // Read the next page while this page is put. Not if the table has a limit, because the limit is checked before
+      // each read.
       reading = frontier !== null && table.isShared ? read(frontier) : null
       await table.put(this.#topic, hints, 'lower')
       this.#frontier = frontier ?? { ringMs: untilMs, cell: CELLS, key: '' }
@@ -180,7 +184,7 @@ export class Loader implements Filler {
   }
 }
 
-/** Returns true if a shared table should have the hint, by the ledger's clock. */
+/** Returns true if a shared table should have the hint. `nowMs` is the time of the ledger's clock. */
 export function isNear({ ringMs }: Hint, nowMs: number, residentMs: number): boolean {
   return ringMs <= nowMs + residentMs + OVERLAP_MS
 }

@@ -5,16 +5,16 @@ import type { Frontier, Hint, HintTable } from '../hint-table.ts'
 import type { Filler } from './loader.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** How often the ledger is polled. */
+/** The interval between two polls of the ledger. */
 const STEP_MS = 1_000
-/** A poll loads tasks that ring within this time. Longer than the interval, so that none is missed between two polls. */
+/** A poll loads tasks that ring within this time. The time is longer than the interval, so that no task rings late. */
 const AHEAD_MS = 2_000
-/** After this long a poll starts again with the tasks that ring first, although it has not reached the end. */
+/** The maximum duration of one pass. Then the next poll starts again from the beginning, even if pages are left. */
 const ROUND_MS = 5_000
 
 /**
- * Fills a table of this process from a ledger that other processes write to: polls every second for all tasks that ring
- * soon. A task that is claimed is loaded shortly before its lease ends.
+ * Fills a table of this process from a ledger that other processes write to. Polls the ledger every second for all
+ * tasks that ring soon. Loads a claimed task shortly before its lease ends.
  */
 export class Poller implements Filler {
   readonly #topic: string
@@ -65,7 +65,7 @@ export class Poller implements Filler {
     if (this.#isFull && this.#stepping === null) this.catchUp().catch(this.#onError)
   }
 
-  /** Polls at once, or once more after the poll under way: a process wrote a task that rings soon. */
+  /** Polls at once from the beginning. If a poll is under way, polls once more after it. */
   pollNow(): void {
     this.#frontier = null
     if (this.#stepping === null) this.catchUp().catch(this.#onError)

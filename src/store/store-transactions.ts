@@ -9,7 +9,7 @@ export interface StoreTransactionsParts {
   readonly ledger: Ledger
   readonly held: HeldClaims
   readonly transactionWatch: TransactionWatch
-  /** Called after the commit with what was settled. */
+  /** Called after the commit, once per cell, with the settlements and the ledger's answers. */
   readonly onSettled: (
     at: CellAddress,
     settlements: readonly Settlement[],
@@ -17,17 +17,25 @@ export interface StoreTransactionsParts {
   ) => Promise<void>
 }
 
-/** Writes in a caller's transaction, and handlers whose writes commit together with their outcome. */
+/**
+ * Writes tasks in a caller's transaction. Runs handlers in a transaction that commits their writes and outcomes
+ * together.
+ */
 export class StoreTransactions {
   readonly #parts: StoreTransactionsParts
-  /** Called before a handler writes through its transaction. Throws if it writes to a task of its own that it no longer holds. */
+  /**
+   * For each handler's transaction, a check that is called before the handler writes tasks. The check rejects if the
+   * handler writes to its own task but no longer holds it.
+   */
   readonly #beforeWrite = new WeakMap<object, (topic: string, places: readonly Place[]) => Promise<void>>()
 
   constructor(parts: StoreTransactionsParts) {
     this.#parts = parts
   }
 
-  /** Throws 'ledger-required' if the ledger cannot keep a transaction open while a handler runs. */
+  /**
+   * Returns `transact` for handlers. Throws 'ledger-required' if the ledger cannot keep a transaction open meanwhile.
+   */
   forHandlers(): Transact {
     const { ledger } = this.#parts
     const transact = ledger.transact?.bind(ledger)
@@ -41,7 +49,7 @@ export class StoreTransactions {
 
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
-    // A synchronous ledger has written before this returns; only then is the transaction followed.
+    // Follows the transaction to its end. A synchronous ledger has already written when `one` is called.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
       if (transaction.ended !== null)
         this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
@@ -50,7 +58,10 @@ export class StoreTransactions {
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
       swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
     const check = this.#beforeWrite.get(tx as object)
-    /** Writes synchronously unless there is a check: a synchronous ledger must have written when this returns. */
+    /**
+     * Writes after the check. Without a check, writes at once, because a synchronous ledger must write before the
+     * return.
+     */
     const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
       check === undefined
         ? one(topic, places, write())
@@ -68,7 +79,10 @@ export class StoreTransactions {
     }
   }
 
-  /** If the process dies after the commit and before the table is updated, the keys ring once more and are refused. */
+  /**
+   * Runs a handler in a transaction, and updates the table after the commit. If the process dies in between, the keys
+   * ring once more, and the ledger refuses the claims.
+   */
   async #transact(
     transact: TransactHandler,
     ...[topic, held, work, signal]: Parameters<Transact>
@@ -78,13 +92,14 @@ export class StoreTransactions {
       for (const { key, cell, stamp } of held) this.#parts.held.ownLock({ topic, cell }, stamp, key, false)
     }
     const isCommitted = await transact(async ({ tx, settle, hold }) => {
-      /** Tasks of the handler's own that it has written to while it held them. */
+      /** The keys of the handler's own tasks that it has written to in this transaction. */
       const own = new Set<string>()
       this.#beforeWrite.set(tx, async (of, places) => {
         const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
         const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
         if (mine.length === 0) return
-        // Another consumer may have handled the task meanwhile: this handler must not continue.
+        // The lease was lost, and another consumer may have handled the task meanwhile. So this handler must not
+        // continue.
         if (!(await hold(topic, mine)))
           throw new TocsinError(
             'lease-lost',
@@ -102,7 +117,7 @@ export class StoreTransactions {
           const [some, theirs] = [settlements.filter(isHere), answers.filter(isHere)]
           afterCommit.push(() => this.#parts.onSettled({ topic, cell }, some, theirs))
         }
-        // A handler may schedule or cancel its own task: its claim is stale then, and that is not an error.
+        // A handler may schedule or cancel its own task. Then the ledger answers 'stale', which is not an error here.
         return answers.map(({ answer }, i) => (own.has(settlements[i]?.key ?? '') ? 'settled' : answer))
       })
     }, signal).finally(unlock)

@@ -5,15 +5,15 @@ import type { Frontier, HintTable } from '../hint-table.ts'
 import type { Filler } from './loader.ts'
 import { Periodic } from '../lib/periodic.ts'
 
-/** A task that is overdue by more than this and is not in the table has been lost on its way there. */
+/** If a task is overdue by more than this time and has no hint in the table, its hint was lost. */
 const GRACE_MS = 2_000
 const STEP_MS = 1_000
-/** The most pages per step. The next step, a second later, continues. */
+/** The maximum number of pages per step. The next step, one second later, starts again with the most overdue tasks. */
 const PAGES_MAX = 100
 
 /**
- * The safety net: puts overdue tasks of the ledger that neither wait in the table nor are claimed into the table again.
- * Finds none in a healthy run.
+ * The safety net for lost hints. Finds overdue tasks of the ledger that are not claimed and have no hint in the table,
+ * and puts their hints into the table. In a healthy run, the sweeper finds no lost hint.
  */
 export class Sweeper {
   readonly #topic: string
@@ -51,23 +51,23 @@ export class Sweeper {
   }
 
   async step(): Promise<void> {
-    // Tasks that the loader is about to load are not lost. If it fails, every overdue task is checked.
+    // First let the loader load what is due: these hints are not lost. If the loader fails, check every overdue task.
     const isLoaded = await this.#loader.catchUp().then(
       () => true,
       () => false,
     )
     const nowMs = this.#ledger.clockMs()
-    // Usually no task is overdue: then the call to a table on a server is saved.
+    // Usually no task is overdue. Then skip the call to the table, which may be on a server.
     const { hints } = await this.#ledger.load(this.#topic, null, nowMs - GRACE_MS, 1)
     if (hints.length === 0) return
     const { headMs } = await this.#table.extent(this.#topic)
-    // A backlog that waits in the table is not lost: only tasks that ring before its head can be.
+    // If the table has a backlog, a hint can only be lost if it rings before the first hint of the backlog.
     const cutMs = Math.min(nowMs, headMs ?? nowMs) - GRACE_MS
     let rescued = 0
     let after: Frontier | null = null
     for (let page = 0; page < PAGES_MAX; page++) {
       const loaded = await this.#ledger.load(this.#topic, after, cutMs, BATCH_MAX)
-      // The hint of a claimed task rings when its lease ends.
+      // The hint of a claimed task rings at the end of its lease. Skip it if the lease has not ended.
       const overdue = loaded.hints.filter(
         (hint) => hint.ringMs <= nowMs && (!isLoaded || this.#loader.includes(hint)),
       )

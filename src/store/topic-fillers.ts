@@ -10,35 +10,38 @@ import type { HintTable } from '../hint-table.ts'
 
 export interface TopicFillersParts {
   readonly ledger: Ledger
-  /** The primary hint table, filled for the next `residentMs`. */
+  /** The primary hint table. A Loader fills it with the hints of the next `residentMs`, or a Poller fills it. */
   readonly table: HintTable
-  /** The table that rings: the primary one, or a FailoverTable around it. */
+  /** The table that rings. This is the primary table, or a FailoverTable around the primary table. */
   readonly ringing: HintTable
   readonly clock: Clock
   readonly logger: Logger
   readonly residentMs: (topic: string) => number
-  /** Called with places that callers wrote in transactions of their own. */
+  /** Called with places that callers wrote in their own transactions, after the commit. */
   readonly onCommitted: (topic: string, places: readonly Place[]) => Promise<void>
   readonly onError: (doing: string, error: unknown) => void
 }
 
-/** The background jobs of a topic that is consumed in this process. */
+/** The background jobs of a topic that this process consumes. */
 interface Jobs {
   readonly filler: Filler
-  /** Undefined where a poller fills the table: every poll sees all overdue tasks. */
+  /** Undefined if `filler` is a Poller: every poll finds all overdue tasks, so a sweeper is not necessary. */
   readonly sweeper?: Sweeper
-  /** Undefined where callers' transactions are followed to their end (a ledger that is not shared). */
+  /** Undefined if the ledger is not shared: then the TransactionWatch follows callers' transactions. */
   reader?: CommitFeed
   /** Fills the spare table while the shared one is unreachable. */
   poller?: Poller
 }
 
-/** The topics that are consumed in this process, each with the jobs that keep its hint table filled. */
+/** The topics that this process consumes, each with the jobs that keep the hint table filled. */
 export class TopicFillers {
   readonly #parts: TopicFillersParts
   readonly #byTopic = new Map<string, Jobs>()
   readonly #rescued = new Map<string, number>()
-  /** True if other processes write to the ledger, and only polling it finds their writes. */
+  /**
+   * True if the ledger is shared and the hint table is not: only polling the ledger finds the writes of other
+   * processes.
+   */
   readonly #isPolled: boolean
   #spare: HintTable | null = null
   #unlisten: (() => void) | null = null
@@ -48,7 +51,9 @@ export class TopicFillers {
     this.#isPolled = parts.ledger.isShared && !parts.table.isShared
   }
 
-  /** True if polling the ledger finds a task that another claim holds, once its lease ends. */
+  /**
+   * True if this process polls the ledger. Then a task that another claim holds is found again after its lease ends.
+   */
   get isPolling(): boolean {
     return this.#isPolled || this.#spare !== null
   }
@@ -61,7 +66,7 @@ export class TopicFillers {
     return this.#byTopic.get(topic)?.filler
   }
 
-  /** Returns how many tasks the sweeper had to put back. */
+  /** Returns the number of tasks that the sweeper has put back since the process started. */
   rescuedOf(topic: string): number {
     return this.#rescued.get(topic) ?? 0
   }
@@ -91,7 +96,7 @@ export class TopicFillers {
     await Promise.all(actors.map((actor) => actor.stop()))
   }
 
-  /** Fills the spare table, while the shared one is unreachable, until `leaveSpare`. */
+  /** Starts to fill the spare table. Called when the shared table becomes unreachable; `leaveSpare` stops it. */
   fillSpare(spare: HintTable): void {
     this.#spare = spare
     for (const [topic, jobs] of this.#byTopic) this.#poll(topic, jobs, spare)
@@ -156,14 +161,14 @@ export class TopicFillers {
     return new Poller(topic, ledger, table, clock, (error) => onError('poll', error))
   }
 
-  /** Polls at once: this process pulls other cells now. */
+  /** Polls at once. Called when the cells that this process pulls have changed. */
   pollNow(topic: string): void {
     const jobs = this.#byTopic.get(topic)
     if (jobs?.filler instanceof Poller) jobs.filler.pollNow()
     jobs?.poller?.pollNow()
   }
 
-  /** Polls at once: a process wrote a task that rings soon. */
+  /** Polls at once. Called when a process wrote a task that rings soon. */
   #onNear(topic: string | null): void {
     for (const [name, { filler, reader, poller }] of this.#byTopic) {
       if (topic !== null && topic !== name) continue

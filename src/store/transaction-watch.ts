@@ -1,14 +1,14 @@
 import type { Place } from '../timetable.ts'
 
-/** Resolves when a transaction has ended, or `isPointless` returns true. */
+/** Resolves when a transaction has ended, or as soon as `isPointless` returns true. */
 type Ended = (isPointless: () => boolean) => Promise<void>
 
 /** The places that a caller's transaction wrote, by topic and key. */
 type Touched = Map<string, Map<string, Place>>
 
 /**
- * Follows callers' transactions to their end, and then updates the hint table: before that, their writes may still be
- * rolled back. One follower per connection, however many writes it makes.
+ * Waits for the end of callers' transactions, and then updates the hint table. Before the end, a transaction may still
+ * roll back. There is one wait per transaction object, however many tasks the transaction writes.
  */
 export class TransactionWatch {
   readonly #catchUp: (topic: string, places: readonly Place[]) => Promise<void>
@@ -51,7 +51,7 @@ export class TransactionWatch {
   async #toTheEnd(tx: object, ended: Ended, touched: Touched): Promise<void> {
     await ended(() => this.#isClosed)
     this.#touched.delete(tx)
-    // Closing: the next start loads what was committed, so it need not wait for the callers' transactions.
+    // When closing, do not wait for callers' transactions: the next start loads the tasks that they committed.
     if (this.#isClosed) return
     for (const [topic, places] of touched) await this.#catchUp(topic, [...places.values()])
   }
