@@ -14,8 +14,8 @@ import type { Clock } from '../clock.ts'
 import { byCreation, type AccessToken } from '../values/access-token.ts'
 
 /**
- * The board of a single process, and of the simulator, whose nodes share one. Arguments and results are copied: a caller
- * cannot change what is stored.
+ * The board of a single process. The simulator also uses it: there, all simulated nodes share one board. Arguments and
+ * results are copied, so that a caller cannot change the stored data.
  */
 export class MemoryBoard implements Board {
   readonly isShared: boolean
@@ -31,7 +31,7 @@ export class MemoryBoard implements Board {
   }
 
   async beat(card: NodeCard): Promise<BeatReply> {
-    // Read before the listeners are called: one of them may change it.
+    // Read the revision before `#nodes.beat` calls the listeners, because a listener may change the revision.
     const [revision, nowMs] = [String(this.#revision), this.#clock.now()]
     return { heartbeats: this.#nodes.beat(card, this.#clock.monotonicNow()), revision, nowMs }
   }
@@ -65,7 +65,7 @@ export class MemoryBoard implements Board {
     const known = this.#topics.get(topic)
     if (known === undefined) return { isOurs: false, record: null }
     if (known.record.version !== expected) {
-      // Another change may have followed: a retry is recognised by the change id under its own version.
+      // A retry has the change id that is stored under version `expected` + 1, even if other changes followed.
       const { changeId } = known.past.find(({ version }) => version === expected + 1) ?? {}
       return { isOurs: changeId === change.changeId, record: structuredClone(known.record) }
     }
@@ -111,6 +111,6 @@ export class MemoryBoard implements Board {
 
 interface Topic {
   record: TopicRecord
-  /** Newest first. */
+  /** The topic's changes, newest first. */
   readonly past: (PastChange & { readonly changeId: string })[]
 }

@@ -8,13 +8,16 @@ interface Place {
 }
 
 /**
- * The cards of a board in this process, and the listeners for changes. Cards are copied in and out: a caller cannot change
- * what is stored.
+ * The cards of a board in this process, and the listeners for changes. Cards are copied when they are stored and when
+ * they are returned, so that a caller cannot change the stored cards.
  */
 export class NodeList {
   readonly #places = new Map<string, Place>()
   readonly #listeners = new Set<{ readonly onChange: () => void }>()
-  /** One counter for all nodes: a node whose card was deleted never gets the same count again when it returns. */
+  /**
+   * One counter for all nodes. So a node that returns after its card was deleted never gets one of its old counts
+   * again.
+   */
   #beats = 0
 
   beat(card: NodeCard, atMs: number): Heartbeat[] {
@@ -38,13 +41,13 @@ export class NodeList {
     if (this.#places.delete(id)) this.tell()
   }
 
-  /** Notifies no listener: each node decides by itself which nodes are dead. */
+  /** Does not notify the listeners, because each node decides on its own which nodes are dead. */
   bury(id: string, beats: number): void {
     if (this.#places.get(id)?.beats === beats) this.#places.delete(id)
   }
 
   listen(onChange: () => void): () => void {
-    // Wrapped in an object: the same function may be added twice and removed once.
+    // Wrap the function in an object, because the same function may be added twice and removed once.
     const listener = { onChange }
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
@@ -59,7 +62,7 @@ export class NodeList {
   }
 }
 
-/** Copies by hand, because every beat makes a copy: `structuredClone` takes ten times as long. */
+/** Copies a card without `structuredClone`, which takes ten times as long. Every beat makes a copy. */
 function copyOf(card: NodeCard): NodeCard {
   const topics = card.topics.map((share) => ({ ...share, owned: [...share.owned] }))
   return { ...card, topics, figures: { ...card.figures } }

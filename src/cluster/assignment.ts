@@ -1,12 +1,17 @@
 /**
- * Assigns slots to nodes. Every node computes this from the cards of all live nodes, and all get the same result without
- * communicating: it is deterministic, uses no clock, and does not depend on the order of the cards.
+ * Assigns slots to nodes (members). Every node computes the assignment from the cards of all live nodes. All nodes get
+ * the same result without communicating, because the computation is deterministic, uses no clock, and does not depend
+ * on the order of the cards.
  *
- * Balanced: of each topic a member gets its share by capacity, rounded down or up; the same holds over all topics.
- * Calm: of all balanced assignments, one that moves as few slots as possible is chosen.
- * Steady: ties are broken by a fixed pseudo-random draw per member and topic that does not depend on ownership. So the
- * result stays the same while members apply it one by one: each step towards it only makes it calmer than the others.
- * Only a slot that two members own at the start can still change it.
+ * Balanced: in each topic, a member gets its share by capacity, rounded down or up. The sum of its shares over all
+ * topics is also rounded down or up.
+ *
+ * Calm: among all balanced assignments, the computation chooses one that moves as few slots as possible.
+ *
+ * Steady: among equally calm assignments, a pseudo-random number per member and topic (a draw) decides. A draw does not
+ * depend on which slots the member owns. So the result stays the same while the members apply it one after another:
+ * each slot that moves as planned makes the planned assignment calmer still, compared with every other. There is one
+ * exception: if two members own the same slot at the start, the result may change.
  */
 import { CELLS } from '../values/cell.ts'
 import { crc32 } from '../lib/crc32.ts'
@@ -24,17 +29,17 @@ export interface AssignmentMember {
   }[]
 }
 
-/** A member's part of a topic. */
+/** A member as a consumer of one topic. */
 interface Seat {
   readonly id: string
   /** The member's index in the order of ids. */
   readonly member: number
   capacity: number
-  /** The capacity on the member's card. */
+  /** The owned slots on the member's card. Another member's card may have the same slot. */
   claimed: readonly number[]
-  /** Owned slots, ascending; each slot has one owner. */
+  /** The slots that count as owned by the member, ascending. Each slot has at most one owner. */
   readonly owned: number[]
-  /** The share, rounded down. */
+  /** The member's share of the topic's slots, rounded down. */
   atLeast: number
   /** The fraction that rounding down removed from the share. */
   fraction: number
@@ -49,14 +54,15 @@ interface Table {
   readonly seats: readonly Seat[]
 }
 
-/** Far above the rounding error of adding hundreds of fractions, far below one slot. */
+/** A tolerance: far above the rounding error of a sum of hundreds of fractions, and far below one slot. */
 const EPSILON = 1e-9
-/** Sums of whole numbers are exact up to 2^53; one bit is kept spare. */
+/** The number of bits of exact sums. Sums of whole numbers are exact up to 2^53; one bit is a reserve. */
 const EXACT_BITS = 52
 
 /**
- * `slots`: the number of slots of each topic. Returns the owner of each slot, by topic; null if no member consumes the
- * topic. If two members own the same slot, it counts for the one with the lower id.
+ * Returns the new owner of each slot, by topic. The owner is null if no member consumes the topic. `slots` is the
+ * number of slots of each topic. If two members own the same slot, the slot counts as owned by the member with the
+ * lower id.
  */
 export function assignment(
   members: readonly AssignmentMember[],
@@ -68,7 +74,7 @@ export function assignment(
   return new Map(tables.map((table) => [table.topic, owners(table)]))
 }
 
-/** Returns the number of slots with which each of so many consumers gets one, up to the maximum. */
+/** Returns the lowest allowed number of slots with which every consumer gets a slot, or the maximum number of slots. */
 export function slotsToSet(consumers: number): number {
   let slots = 1
   while (slots < consumers && slots < CELLS) slots *= 2
@@ -87,7 +93,7 @@ function tablesOf(
       const seat = topics.get(topic)?.get(id)
       if (seat === undefined) topics.get(topic)?.set(id, newSeat(id, places.get(id)!, capacity, owned))
       else {
-        // A slot that is listed twice counts once, in any order.
+        // The member lists the topic twice. `findOwned` counts a slot once, even if both lists have it.
         seat.capacity = Math.max(seat.capacity, capacity)
         seat.claimed = [...seat.claimed, ...owned]
       }
@@ -107,7 +113,7 @@ function newSeat(id: string, member: number, capacity: number, claimed: readonly
 
 function findOwned({ slots, seats }: Table): void {
   const owners = new Array<Seat | null>(slots).fill(null)
-  // A slot number out of range has no entry to replace.
+  // A slot number out of range is ignored: its entry is undefined, not null.
   for (const seat of seats) for (const slot of seat.claimed) if (owners[slot] === null) owners[slot] = seat
   for (let slot = 0; slot < slots; slot++) owners[slot]?.owned.push(slot)
 }
@@ -122,8 +128,8 @@ function findShares({ slots, seats }: Table): void {
 }
 
 function addExtras(tables: readonly Table[], ids: readonly string[]): void {
-  // A path between members has at most as many draws as there are members, and one slot that stays must outweigh them all.
-  // Both sums are exact only if draws have fewer bits where there are very many members.
+  // One slot that stays must be worth more than all draws on a path together, and a path has at most one draw per
+  // member. With very many members, draws have fewer bits, so that the sums of draws and of staying slots are exact.
   const drawBits = Math.min(32, EXACT_BITS - 2 * Math.ceil(Math.log2(ids.length + 2)))
   const worthOfStaying = (ids.length + 2) * 2 ** drawBits
   const idHashes = ids.map((id) => mixed(crc32(id)))
@@ -144,8 +150,8 @@ function addExtras(tables: readonly Table[], ids: readonly string[]): void {
     }
     return { extras, units: Math.round(units) }
   })
-  // A sum this close to a whole number counts as whole. If it is not, the bounds are narrower than necessary, never wider,
-  // and can still be met: the difference is less than one unit.
+  // A sum that differs from a whole number by less than EPSILON counts as whole. If the sum is not whole, the bounds
+  // are narrower than necessary, never wider, and can still be met: the difference is less than one unit.
   const bounds = fractions.map((sum): Bounds => ({
     least: Math.floor(sum + EPSILON),
     most: Math.ceil(sum - EPSILON),
@@ -153,7 +159,7 @@ function addExtras(tables: readonly Table[], ids: readonly string[]): void {
   takeExtras(topics, bounds)
 }
 
-/** Each member keeps its lowest slots; the free ones go to members that lack slots, in the order of ids. */
+/** Returns the owner of each slot. Each member keeps its lowest slots. Members that lack slots get the rest, by id. */
 function owners({ slots, seats }: Table): (string | null)[] {
   const result = new Array<string | null>(slots).fill(null)
   const missing: string[] = []
@@ -166,7 +172,7 @@ function owners({ slots, seats }: Table): (string | null)[] {
   return result.map((id) => id ?? missing[next++] ?? null)
 }
 
-/** Mixes the bits, so that names that differ in one digit get different draws (the finaliser of MurmurHash3). */
+/** Mixes the bits (the finaliser of MurmurHash3), so that names that differ in one digit get unrelated draws. */
 function mixed(hash: number): number {
   let bits = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35)

@@ -1,16 +1,16 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../telemetry/logger.ts'
 
-/** Skew above this is reported. Clocks synchronised by NTP differ by a few milliseconds. */
+/** A warning is logged if the skew is above this. Clocks synchronised by NTP differ by a few milliseconds. */
 const SKEW_MS_MAX = 50
 
-/** A reading with a longer round trip is too inexact, and is ignored. */
+/** The maximum round trip of a reading. A reading with a longer round trip is too inexact, and is ignored. */
 const TRIP_MS_MAX = 200
 
-/** How often the same skew is reported. */
+/** The minimum time between two warnings about the same two clocks. */
 const SAID_EVERY_MS = 3_600_000
 
-/** The servers whose clocks are read: that of the board and that of the timetable. They may be the same. */
+/** The servers whose clocks are read: the board's server and the timetable's server. Both may be the same server. */
 export type TimeServer = 'board' | 'timetable'
 
 /** The offset of a clock from this process's monotonic clock. */
@@ -21,16 +21,16 @@ interface Reading {
 }
 
 /**
- * Measures the skew between the clocks of this machine, the board and the timetable, and warns of it. Skew never makes a
- * task ring early. But a machine whose clock is wrong logs wrong times, and computes wrong `at` instants; and tasks ring
- * as much later as the clocks of the two servers differ.
+ * Measures the skew between the clocks of this machine, the board and the timetable, and logs warnings. Skew never
+ * makes a task ring early. But a machine whose clock is wrong logs wrong times and computes wrong `at` instants. And if
+ * the clocks of the two servers differ, tasks may ring late by the difference.
  */
 export class ClockWatch {
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #saidMs = new Map<string, number>()
   #board: Reading | null = null
-  /** How far this machine's clock is ahead of the board's. Null if not measured yet. */
+  /** How far this machine's clock is ahead of the board's clock. Null if not measured yet. */
   aheadMs: number | null = null
 
   constructor(clock: Clock, logger: Logger) {
@@ -38,7 +38,7 @@ export class ClockWatch {
     this.#logger = logger
   }
 
-  /** Records a server's time. `sentMs` is when the request was sent, by the monotonic clock. */
+  /** Records a server's time, just received. `sentMs` is when the request was sent, by the monotonic clock. */
   record(server: TimeServer, serverMs: number, sentMs: number): void {
     const nowMs = this.#clock.monotonicNow()
     const blurMs = (nowMs - sentMs) / 2

@@ -4,8 +4,9 @@
  *   members (which nodes are alive) ──▶ shares (which slots this node owns) ──▶ pullers
  *   topic configs (the settings of each topic) ──▶ everything
  *
- * There is no leader and no lock. Each node reads the same cards and computes the same shares. While the shares of two
- * nodes differ for a moment, both claim from the same cell, and one of them gets nothing.
+ * There is no leader and no lock. All nodes read the same cards and compute the same shares. For a moment, two nodes
+ * may compute from different cards and pull the same slot. Then both claim from the same cells, and no task is claimed
+ * twice.
  */
 import type { Board, NodeCard, Figures, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
@@ -18,10 +19,10 @@ import { Members } from './members.ts'
 import { type Share, Shares } from './shares.ts'
 import { TopicConfigs } from './topic-configs.ts'
 
-/** The servers' clocks are compared at every 40th beat: twice a minute. */
+/** The servers' clocks are compared at every 40th beat, that is, twice a minute. */
 const CLOCKS_EVERY = 40
 
-/** How this node is shown to others. */
+/** How this node is displayed to operators. */
 export interface Identity {
   readonly name: string
   readonly host: string
@@ -38,17 +39,17 @@ export interface ClusterParts {
   readonly identity: Identity
   /** Returns the time of the clock by which tasks ring. */
   readonly timetableNowMs: () => Promise<number>
-  /** Returns the number of slots of a topic that is in force in this process. */
+  /** Returns the topic's number of slots, as this process knows it. */
   readonly slotsOf: (topic: string) => number
 }
 
-/** A consumer of a topic, as far as the cluster is concerned. */
+/** The part of a topic's consumer that the cluster uses. */
 export interface Participant {
   /** How many handler calls may run at a time. */
   readonly capacity: number
   readonly inFlightCount: () => number
   readonly finishedCount: () => number
-  /** Called when the slots of the topic have changed. */
+  /** Called when the slots of the topic that this node owns have changed. */
   readonly onShare: () => void
 }
 
@@ -62,7 +63,7 @@ export class Cluster {
   readonly #clockWatch: ClockWatch
   readonly #logLimiter: LogLimiter
   readonly #participants = new Set<Participant>()
-  /** Tasks handled by consumers that have ended. */
+  /** The number of tasks that were handled by consumers that have ended. */
   #handled = 0
   #beatCount = 0
 
@@ -101,7 +102,7 @@ export class Cluster {
     if (this.#parts.board.isShared) this.#members.start()
   }
 
-  /** Joins the consumers of a topic. `yield` gives up its slots at once; `end` removes the consumer from the figures. */
+  /** Adds a consumer of a topic. `yield` gives up the consumer's slots at once. `end` removes it from the figures. */
   consume(topic: string, participant: Participant): { yield: () => void; end: () => void } {
     const yieldShare = this.#shares.consume(topic, participant.capacity, participant.onShare)
     this.#participants.add(participant)
@@ -117,7 +118,7 @@ export class Cluster {
     }
   }
 
-  /** The number of live nodes, this one included. */
+  /** The number of live nodes, including this node. */
   get nodeCount(): number {
     return Math.max(1, this.#members.alive.length)
   }
@@ -126,7 +127,7 @@ export class Cluster {
     return this.#shares.shareOf(topic)
   }
 
-  /** Called when the number of slots of a topic may have changed. */
+  /** Computes the shares again. Called when the number of slots of a topic may have changed. */
   reslotted(): void {
     this.#redeal()
   }
@@ -141,7 +142,10 @@ export class Cluster {
     return [mine, ...others].map((card) => ({ card, isSelf: card.id === mine.id }))
   }
 
-  /** Leaves the cluster, so that other nodes take over at once. Errors are only logged: the others notice anyway. */
+  /**
+   * Leaves the cluster, so that the other nodes take over this node's slots at once. An error is only logged: without
+   * the call, the other nodes take over when they no longer see beats.
+   */
   async leave(): Promise<void> {
     const { board } = this.#parts
     if (!board.isShared) return
@@ -156,23 +160,23 @@ export class Cluster {
 
   async #onBeat(alive: readonly NodeCard[], reply: BeatReply, sentMs: number): Promise<void> {
     this.#clockWatch.record('board', reply.nowMs, sentMs)
-    // Not awaited: an unreachable timetable must not delay the next beat.
+    // Do not await the comparison, because an unreachable timetable must not delay the next beat.
     if (this.#beatCount++ % CLOCKS_EVERY === 0) void this.#compareClocks()
     try {
       await this.configs.refresh(reply.revision)
       await this.configs.recreate()
     } finally {
-      // Even if the settings could not be read: other nodes expect this node to pull its slots.
+      // Compute the shares even if the settings could not be read: other nodes expect this node to pull its slots.
       const { edition } = this.#shares
       this.#shares.deal(alive)
-      // Other nodes compute shares from this node's card: beat at once.
+      // Beat at once if this node's card has changed, because other nodes compute their shares from it.
       if (this.#shares.edition !== edition) this.#members.hurry()
     }
   }
 
   async #compareClocks(): Promise<void> {
     const sentMs = this.#parts.clock.monotonicNow()
-    // If the timetable does not answer, the clocks are compared next time.
+    // If the timetable does not answer, skip this comparison.
     const nowMs = await this.#parts.timetableNowMs().catch(() => null)
     if (nowMs !== null) this.#clockWatch.record('timetable', nowMs, sentMs)
   }

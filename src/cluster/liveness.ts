@@ -1,34 +1,39 @@
 import type { Heartbeat } from '../board.ts'
 
-/** How often a node beats. Less than a second, so that changes are seen within one even if the notification is lost. */
+/**
+ * The interval between two beats. With less than a second, a change is seen within a second if a notification is lost.
+ */
 export const BEAT_MS = 750
 
 /**
- * A node whose counter did not move for this long, while this process watched, is dead. Noticed within five seconds: its
- * last beat is seen at most one beat later, and silence is measured in whole beats.
+ * A node is dead if its beat counter has not changed for this long while this process watched. A death is noticed
+ * within five seconds: this process sees the node's last beat up to one interval late, and checks the counter once per
+ * interval.
  */
 export const GONE_MS = 3_500
 
-/** The most silence counted between two looks: if they are further apart, it was this process that paused. */
+/** The maximum silence that is counted between two looks. If two looks are further apart, this process was paused. */
 const WATCHED_MS_MAX = 2 * BEAT_MS
 
 interface Seen {
   beats: number
-  /** How long the counter did not move while this process watched. */
+  /** How long the counter has not changed while this process watched. */
   silentMs: number
-  /** True once the counter was seen to move. Until then the card may be of a node that died long ago. */
+  /** True once this process has seen the counter change. Until then, the node may have died long ago. */
   isProven: boolean
 }
 
 export interface Judgement {
   readonly alive: readonly string[]
-  /** Dead nodes, whose cards are to be deleted unless they have beaten since. */
+  /**
+   * The last heartbeats of dead nodes. The caller deletes the card of a dead node, unless the node has beaten since.
+   */
   readonly gone: readonly Heartbeat[]
 }
 
 /**
- * Decides which nodes are alive, by the beat counters that this process saw move and by its own monotonic clock. A step of
- * a wall clock cannot make a live node look dead.
+ * Decides which nodes are alive. The decision uses the beat counters and the monotonic clock of this process, so a step
+ * of a wall clock cannot make a live node look dead.
  */
 export class Liveness {
   readonly #seen = new Map<string, Seen>()
@@ -42,7 +47,8 @@ export class Liveness {
     for (const heartbeat of heartbeats) {
       const seen = this.#see(heartbeat, watchedMs)
       if (seen.silentMs >= GONE_MS) gone.push(heartbeat)
-      // Not seen to beat yet: judged by the board's clock, and corrected at the next beat if that was wrong.
+      // If this process has not seen the node beat yet, use the age by the board's clock. Later looks correct a wrong
+      // age.
       else if (seen.isProven || heartbeat.ageMs < GONE_MS) alive.push(heartbeat.id)
     }
     const there = new Set(heartbeats.map(({ id }) => id))
@@ -57,7 +63,7 @@ export class Liveness {
       this.#seen.set(id, seen)
       return seen
     }
-    // Different, not greater: a board that was wiped counts from the start.
+    // Compare with !==, not with >, because a board that was wiped counts from the start again.
     if (known.beats !== beats) Object.assign(known, { beats, silentMs: 0, isProven: true })
     else known.silentMs += watchedMs
     return known

@@ -1,6 +1,6 @@
 /**
- * The heartbeat. Each beat writes this node's card, decides which nodes are alive, and passes their cards on, from which
- * the shares are computed. Cards are read again only when one of them changed.
+ * The heartbeat. Each beat writes this node's card, decides which nodes are alive, and passes the cards of the live
+ * nodes to `onBeat`, which computes the shares. The cards are read only if a card has a new edition.
  */
 import type { Board, NodeCard, BeatReply } from '../board.ts'
 import type { Clock } from '../clock.ts'
@@ -12,7 +12,7 @@ export interface MembersParts {
   readonly clock: Clock
   /** Returns this node's current card. */
   readonly card: () => NodeCard
-  /** Called after every beat with the cards of all live nodes, this one included, as the board has them. */
+  /** Called after every beat with the cards of all live nodes, as stored on the board, including this node's card. */
   readonly onBeat: (alive: readonly NodeCard[], reply: BeatReply, sentMs: number) => Promise<void>
   readonly onGone: (card: NodeCard) => void
   readonly onError: (error: unknown) => void
@@ -26,7 +26,7 @@ export class Members {
   #alive: readonly NodeCard[] = []
   #unlisten: () => void = () => {}
   #begin: () => void = () => {}
-  /** Resolves after the first beat, when the live nodes are known, or when there will be none. */
+  /** Resolves after the first beat, even if the beat failed, or when this node stops beating. */
   readonly begun = new Promise<void>((resolve) => {
     this.#begin = resolve
   })
@@ -46,7 +46,7 @@ export class Members {
     this.#periodic.start('now')
   }
 
-  /** Beats at once: a card has changed. */
+  /** Beats at once. Called when this node's card has changed. */
   hurry(): void {
     this.#periodic.hurry()
   }
@@ -71,7 +71,8 @@ export class Members {
     for (const id of this.#cards.keys()) if (!there.has(id)) this.#cards.delete(id)
     this.#alive = alive.flatMap((id) => this.#cards.get(id) ?? [])
     await onBeat(this.#alive, reply, sentMs)
-    // Every live node does this; the counter prevents deleting a card that has beaten since.
+    // Every live node deletes the cards of dead nodes. `beats` prevents that the card of a node that beats again is
+    // deleted.
     for (const { id, beats } of gone) {
       await board.bury(id, beats)
       const card = this.#cards.get(id)

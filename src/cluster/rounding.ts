@@ -1,32 +1,34 @@
 /**
- * Rounds shares to whole slots. Each member gets its share of each topic rounded down, and what that leaves over is
- * dealt as extras, at most one per member and topic: `units` of each topic, and to each member between `least` and
- * `most` in all. Of all ways to do so it finds the one whose extras are worth most together.
+ * Rounds shares to whole slots. Each member gets its share of each topic, rounded down. The slots that are left over
+ * are the extras. A member may take at most one extra per topic. Of each topic, `units` extras are taken. Over all
+ * topics, each member takes between `least` and `most` extras. Each extra has a worth. Among all solutions, the
+ * algorithm finds the one with the greatest total worth.
  *
- * It starts with the most valuable extras of each topic, whichever members they go to. Some members then have too many,
- * others too few. Those with too many pass units on along the cheapest path: a unit of one topic to a second member,
- * which passes one of another topic to a third, and so on. Each such step keeps the total optimal (successive shortest
- * paths), so the first assignment within all members' bounds is the best one.
+ * The algorithm starts with the most valuable extras of each topic, and ignores the members' bounds. Then some members
+ * have too many extras, and other members have too few. A member with too many passes a unit on along the cheapest
+ * path: it gives a unit of one topic to a second member, which gives a unit of another topic to a third member, and so
+ * on. Each path keeps the total worth optimal (successive shortest paths). So the first solution within all bounds is
+ * the best solution.
  *
- *     member ──an extra that it has──▶ topic ──one that it has not──▶ member
- *     member ──may have one over `least`──▶ pool ──has one over `least`──▶ member
+ *     member ──an extra that this member has──▶ topic ──an extra that this member has not──▶ member
+ *     member ──may take one more than `least`──▶ pool ──has one more than `least`──▶ member
  */
 export interface Extra {
-  /** The index of the member's bounds. */
+  /** The index of the member in the list of bounds. */
   readonly member: number
   /** A whole number, so that sums are exact. */
   readonly worth: number
-  /** The result. */
+  /** The result: true if the member takes this extra. */
   isTaken: boolean
 }
 
 export interface TopicExtras {
   readonly extras: readonly Extra[]
-  /** How many of the extras are to be taken: some, but not all. 0 if there are none. */
+  /** How many of the extras are taken. At least one and not all, or 0 if the topic has no extras. */
   readonly units: number
 }
 
-/** `most` is `least` or one more. */
+/** The minimum and maximum number of extras of a member. `most` equals `least` or `least` + 1. */
 export interface Bounds {
   readonly least: number
   readonly most: number
@@ -38,7 +40,10 @@ export function takeExtras(topics: readonly TopicExtras[], bounds: readonly Boun
   new Rounding(topics, bounds).run()
 }
 
-/** Nodes are the members, then the pool, then the topics. Numbers are in typed arrays: nearly all the time is spent reading them. */
+/**
+ * The graph of the algorithm. Its nodes are numbered: first the members, then the pool, then the topics. The numbers
+ * are in typed arrays, because the algorithm spends nearly all its time reading them.
+ */
 class Rounding {
   readonly #topics: readonly TopicExtras[]
   readonly #bounds: readonly Bounds[]
@@ -47,20 +52,22 @@ class Rounding {
   readonly #extras: readonly Extra[]
   readonly #worths: Float64Array
   readonly #isTaken: Uint8Array
-  /** Where the extras of each member and topic are in that list, and the node at the other end of each. */
+  /** For each node, the indexes of its extras in `#extras`. For each extra, its topic's node and its member's node. */
   readonly #extrasOf: number[][]
   readonly #topicOf: Int32Array
   readonly #memberOf: Int32Array
   readonly #isInPool: boolean[]
-  /** Units above a member's bounds; below 0: units missing. They add up to 0. */
+  /**
+   * For each node, the number of units that it has too many. Negative if it has too few. The sum over all nodes is 0.
+   */
   readonly #surplus: number[]
-  /** Node potentials: the cost of a step plus the price of its start is never below the price of its end. */
+  /** The node potentials of the algorithm: price of the start of a step + cost of the step ≥ price of its end. */
   readonly #prices: Float64Array
-  /** The cost of the cheapest path to each node, relative to the prices. */
+  /** The reduced cost, that is, relative to the prices, of the cheapest known path to each node. */
   readonly #costs: Float64Array
-  /** The same for nodes not visited yet; Infinity for the others. */
+  /** The same costs for nodes that Dijkstra's algorithm has not visited yet. Infinity for visited nodes. */
   readonly #open: Float64Array
-  /** The previous node on the path, and the extra that this step passes on. */
+  /** For each node on a path, the previous node, and the extra that the step from there changes. */
   readonly #from: Int32Array
   readonly #changes: Int32Array
 
@@ -94,7 +101,8 @@ class Rounding {
     for (let from = 0; from <= this.#pool; from++)
       while (this.#surplus[from]! > 0) {
         const target = this.#nearestInNeed(from)
-        // Bounds around shares that add up can always be met. If not, each topic is assigned completely all the same.
+        // There is always a target if the shares of each topic add up. Without a target, some bounds are not met, but
+        // all slots are assigned.
         if (target === null) break
         this.#passOn(from, target)
       }
@@ -126,7 +134,7 @@ class Rounding {
     }
   }
 
-  /** Finds the cheapest paths from a node to the others (Dijkstra), up to the first one that has too few. */
+  /** Returns the nearest node that has too few units, by Dijkstra's algorithm. Null if no such node can be reached. */
   #nearestInNeed(from: number): number | null {
     this.#costs.fill(Number.POSITIVE_INFINITY)
     this.#open.fill(Number.POSITIVE_INFINITY)
@@ -163,8 +171,9 @@ class Rounding {
   }
 
   /**
-   * Updates the prices after the paths just found, which cost up to `limit`, can be walked back. The result would be the
-   * same without, but nodes would be visited repeatedly: it would take up to ten times as long.
+   * Updates the prices, so that no reduced cost becomes negative when the path just found, which costs `limit`, is
+   * reversed. Without this update the result would be the same. But nodes would be visited repeatedly, and the
+   * algorithm would take up to ten times as long.
    */
   #settlePrices(limit: number): void {
     for (let node = 0; node < this.#costs.length; node++)

@@ -1,13 +1,13 @@
 /**
- * The slots that this node pulls. Ownership saves work; safety does not depend on it: claims are atomic, and if two nodes
- * pull the same slot for a moment, one of them claims nothing.
+ * The slots that this node pulls. Ownership of slots only saves work. Safety does not depend on ownership, because
+ * claims are atomic: if two nodes pull the same slot for a moment, no task is claimed twice.
  */
 import type { NodeCard, TopicShare } from '../board.ts'
 import { assignment, slotsToSet } from './assignment.ts'
 
-/** The slots of a topic that this process owns, and how many the topic has. */
+/** The slots of a topic that this process owns, and the number of slots of the topic. */
 export interface Share {
-  /** Ascending. */
+  /** The owned slots, ascending. */
   readonly owned: readonly number[]
   readonly slots: number
 }
@@ -30,7 +30,7 @@ export interface SharesParts {
   readonly id: string
   readonly slotsOf: (topic: string) => number
   readonly onOwned: (topic: string, owned: readonly number[]) => void
-  /** Called when more nodes consume a topic than it has slots: some own none. */
+  /** Called when more nodes consume a topic than the topic has slots, so that some nodes own no slot. */
   readonly onTooMany: (topic: string, nodes: number, slots: number, slotsToSet: number) => void
 }
 
@@ -39,7 +39,7 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
-  /** The input of the last assignment, and the edition that it produced: while neither changes, nothing is recomputed. */
+  /** The input of the last assignment, and the edition after it. If both are unchanged, nothing is computed again. */
   #input = ''
   #dealtEdition = 0
 
@@ -52,7 +52,7 @@ export class Shares {
     return this.#edition
   }
 
-  /** The topics for this node's card. */
+  /** The `topics` of this node's card. */
   get topics(): TopicShare[] {
     return [...this.#mine].map(([topic, { consumers, owned, slots }]) => ({
       topic,
@@ -79,11 +79,13 @@ export class Shares {
     }
   }
 
-  /** Computes the shares from the cards of the live nodes. This node's own card is ignored: it may be outdated. */
+  /**
+   * Computes the shares from the cards of the live nodes. Ignores this node's card in `alive`, which may be outdated.
+   */
   deal(alive: readonly NodeCard[]): void {
     const { id, slotsOf } = this.#parts
     const others = alive.filter((card) => card.id !== id)
-    // Includes topics that only other nodes consume: all nodes must compute from the same input to get the same result.
+    // Include topics that only other nodes consume, because all nodes must compute from the same input.
     const topics = new Set([...this.#mine.keys(), ...others.flatMap((card) => card.topics.map(topicOf))])
     const slots = new Map([...topics].map((topic) => [topic, slotsOf(topic)]))
     const input = JSON.stringify([others.map(nameOf).toSorted(), [...slots].map(String).toSorted()])
@@ -92,7 +94,7 @@ export class Shares {
       id: member.id,
       topics: member.topics.map((share) => ({
         ...share,
-        // A node with another number of slots has not read the new setting yet: its slot numbers mean other cells.
+        // Ignore the slots of a node that knows another number of slots: there, the same slot number means other cells.
         owned: share.slots === slots.get(share.topic) ? share.owned : [],
       })),
     }))
@@ -107,7 +109,9 @@ export class Shares {
     this.#dealtEdition = this.#edition
   }
 
-  /** Board unreachable: keeps the slots that this node owns, and takes all slots of topics that were never assigned. */
+  /**
+   * Called when the board is unreachable. Keeps the owned slots, and takes all slots of topics never assigned before.
+   */
   dealBlind(): void {
     for (const [topic, mine] of this.#mine) {
       const slots = this.#parts.slotsOf(topic)
@@ -116,7 +120,7 @@ export class Shares {
   }
 
   #begin(topic: string): Mine {
-    // Owns nothing until the live nodes are known.
+    // This node owns no slot of the topic until the live nodes are known.
     const mine = { consumers: new Set<Consumer>(), owned: [], slots: 0 }
     this.#mine.set(topic, mine)
     return mine

@@ -1,7 +1,7 @@
 /**
- * A cache of the topics' settings on the board, so that scheduling needs no extra call. A change is written with
- * compare-and-set on the version, and is in force in this process once the board has it; other nodes are notified, or
- * read it with their next beat.
+ * A cache of the settings of all topics on the board. With the cache, scheduling a task needs no call to the board. A
+ * change is written with compare-and-set on the version. In this process, the change is in force once the board has
+ * stored it. Other nodes are notified, or read the change with their next beat.
  */
 import type { Board, PastChange, RecordChange, TopicRecord } from '../board.ts'
 import type { SlotBy } from '../values/cell.ts'
@@ -12,14 +12,16 @@ import type { Random } from '../random.ts'
 type State = Pick<TopicRecord, 'declared' | 'live' | 'isPaused'>
 
 /**
- * Computes a change from the current record; fields that it does not return stay. Called again if another node changed
- * the record first. Returns null if the record already has the wanted values: then nothing is written.
+ * Computes a change from the current record. Fields that are not returned do not change. Called again if another node
+ * changed the record first. Returns null if the record already has the wanted values; then nothing is written.
  */
 export type Change = (record: TopicRecord) => (Partial<State> & Pick<RecordChange, 'patch'>) | null
 
-/** Give up after this many version conflicts: some process keeps changing the topic. */
+/** The maximum number of tries. So many version conflicts mean that another process keeps changing the topic. */
 const TRIES_MAX = 50
-/** Backoff after a conflict, growing and random, so that two writers do not collide again. */
+/**
+ * The unit of the backoff after a conflict. The backoff grows and is random, so that two writers do not collide again.
+ */
 const AGAIN_MS = 5
 const REPEATS_MAX = 3
 const REPEAT_MS = 100
@@ -32,10 +34,10 @@ export class TopicConfigs {
   readonly #records = new Map<string, TopicRecord>()
   readonly #listeners = new Map<string, Set<() => void>>()
   readonly #wanted = new Map<string, { readonly slots: number; readonly slotBy: SlotBy }>()
-  /** The last change of each topic that is under way or queued. */
+  /** For each topic, the last change that is under way or queued. */
   readonly #changing = new Map<string, Promise<void>>()
   #revision: string | null = null
-  /** Counts the records that were received. */
+  /** The number of records received so far. */
   #learned = 0
 
   constructor(board: Board, clock: Clock, random: Random, by: string) {
@@ -45,7 +47,7 @@ export class TopicConfigs {
     this.#by = by
   }
 
-  /** True if other nodes write to the board, too. */
+  /** True if other nodes also write to the board. */
   get isShared(): boolean {
     return this.#board.isShared
   }
@@ -54,12 +56,12 @@ export class TopicConfigs {
     return this.#clock.turn()
   }
 
-  /** The known records of all topics on the board. */
+  /** Returns the names of all known topics on the board, sorted. */
   names(): string[] {
     return [...this.#records.keys()].toSorted()
   }
 
-  /** Returns null if the topic is not on the board yet. */
+  /** Returns the cached record of the topic, or null if there is none. */
   get(topic: string): TopicRecord | null {
     return this.#records.get(topic) ?? null
   }
@@ -71,21 +73,21 @@ export class TopicConfigs {
     return () => void listeners.delete(listener)
   }
 
-  /** Reads all records, unless the board's revision is unchanged. */
+  /** Reads all records, unless `revision` equals the revision of the last read. */
   async refresh(revision: string | null = null): Promise<void> {
     if (revision !== null && revision === this.#revision) return
     const learned = this.#learned
     const records = await this.#board.records()
     for (const record of records) this.#learn(record)
-    // The revision before the read: a change during the read is picked up at the next beat.
+    // Store the revision from before the read. If a record changes during the read, the next beat reads again.
     this.#revision = revision
-    // A record that is older than the cached one, or missing: the board was rolled back, and its version counts. Unless a
-    // record was received during the read: then read again.
+    // If a stored record is missing, or older than the cached record, the board was rolled back: then take the board's
+    // records. But if another record was received during the read, the read may be outdated: then read again.
     if (this.#learned !== learned + records.length) this.#revision = null
     else this.#keepOnly(records)
   }
 
-  /** Creates topics of this process that are missing on the board: it was unreachable, or lost them. */
+  /** Creates topics of this process that are missing on the board, because it was unreachable or has lost them. */
   async recreate(): Promise<void> {
     for (const [topic, { slots, slotBy }] of this.#wanted)
       if (!this.#records.has(topic)) this.#learn(await this.#board.create(topic, slots, slotBy))
@@ -99,7 +101,7 @@ export class TopicConfigs {
     return record
   }
 
-  /** Changes of one topic are serialised in this process, so that it does not conflict with itself. */
+  /** Changes the record of a topic. The changes of one topic run one after another, so that they do not conflict. */
   change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
     const before = this.#changing.get(topic) ?? Promise.resolve()
     const changed = before.then(() => this.#change(topic, change, ifVersion))
@@ -115,7 +117,7 @@ export class TopicConfigs {
   }
 
   async #change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
-    // The caller may have read the version from a node that received it earlier.
+    // Another node may have received this version earlier than this node, and the caller may have read it there.
     if (ifVersion !== undefined && ifVersion !== this.get(topic)?.version) await this.refresh()
     for (let tries = 1; tries <= TRIES_MAX; tries++) {
       const record = this.get(topic)
@@ -131,7 +133,7 @@ export class TopicConfigs {
       const answer = await this.#write(topic, record.version, wanted)
       if (answer.record !== null) this.#learn(answer.record)
       if (answer.isOurs && answer.record !== null) return answer.record
-      // The board lost the topic, or was rolled back.
+      // If the board has lost the topic, create it again. If the board was rolled back, read all records again.
       if (answer.record === null) this.#learn(await this.#board.create(topic, record.slots, record.slotBy))
       if ((answer.record?.version ?? -1) < record.version) await this.refresh()
       if (ifVersion === undefined) await sleep(this.#clock, this.#random.fraction() * AGAIN_MS * tries)
@@ -146,14 +148,15 @@ export class TopicConfigs {
     return this.#board.history(topic, limit)
   }
 
-  /** Retries after a lost answer: the board recognises the change by its id. */
+  /** Writes a change. Retries after a lost answer, because the board recognises the change by its id. */
   async #write(topic: string, version: number, change: RecordChange): ReturnType<Board['change']> {
     for (let repeats = 1; ; repeats++) {
       try {
         return await this.#board.change(topic, version, change)
       } catch (error) {
         const mayWork = TocsinError.is(error) && (error.retryable || error.code === 'unknown-outcome')
-        // Refused at the first call: nothing was written. Otherwise one of the calls may have taken effect, or still will.
+        // If the board refused the first call, nothing was written. Otherwise a call may have taken effect, or still
+        // will.
         if (repeats === 1 && !mayWork) throw error
         if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
         await sleep(this.#clock, REPEAT_MS)
@@ -161,7 +164,7 @@ export class TopicConfigs {
     }
   }
 
-  /** Caches a record, unless it is older than the cached one: an answer may have been delayed. */
+  /** Caches a record, unless the cached record is newer: answers may arrive in the wrong order. */
   #learn(record: TopicRecord): void {
     this.#learned++
     const known = this.#records.get(record.topic)
@@ -173,7 +176,7 @@ export class TopicConfigs {
     const there = new Map(records.map((record) => [record.topic, record]))
     for (const [topic, known] of this.#records) {
       const record = there.get(topic)
-      // Compares more than the version: a record that was lost and created again may have the same one.
+      // Compare more than the version: a record that was lost and created again may have the same version.
       if (JSON.stringify(record) !== JSON.stringify(known)) this.#set(topic, record)
     }
   }
