@@ -34,7 +34,7 @@ export interface HintTable extends Pick<
 > {
   /** True if several processes fill the table and claim from it. */
   readonly isShared: boolean
-  /** The maximum number of hints of a topic in the table. More hints are loaded when some of these have rung. */
+  /** The loader stops when the table has this many hints of a topic, and continues when some of them have rung. */
   readonly residentMax: number
   /**
    * Puts hints into the table. Returns how many hints it changed. Use 'set' after a write: it replaces the hint of the
@@ -57,8 +57,6 @@ export interface HintTable extends Pick<
    */
   keepOnly(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
-  /**
-   * Records that the table has all hints up to the frontier. Records nothing, returns false if the epoch has changed.
-   */
+  /** Records that the table has all hints up to the frontier. If the epoch has changed, only returns false. */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>
 }

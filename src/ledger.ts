@@ -235,14 +235,12 @@ export interface Ledger extends LedgerWrites, Looks {
   recount(topic: string): Promise<{ books: Books; counted: Recount }>
 
   nowMs(): Promise<number>
-  /**
-   * Estimates the time of the ledger's clock without a call. The estimate may lag behind that clock; it never leads.
-   */
+  /** Estimates the time of the ledger's clock without a call. The estimate may be behind the clock, but never ahead. */
   clockMs(): number
   /**
-   * Calls `onNear` with a topic when any process wrote a task of the topic that rings soon. Calls it with null if the
-   * topic is not known. Notifications may be lost. Returns a function that stops listening. Only a shared ledger calls
-   * `onNear`.
+   * Calls `onNear` with a topic when any process wrote a task of the topic that rings soon. Calls it with null if any
+   * topic may have a new task. Notifications may be lost. Returns a function that stops listening. Only a shared ledger
+   * calls `onNear`.
    */
   listen(onNear: (topic: string | null) => void): () => void
   /**

@@ -10,7 +10,7 @@ export interface Random {
 
 /** Adds cryptographically secure random values. Tests do not replace these values. */
 export interface Secrets extends Random {
-  /** Returns so many random bytes, encoded as base64url. */
+  /** Returns `bytes` random bytes, encoded as base64url. */
   secret(bytes: number): string
 }
 

@@ -1,7 +1,6 @@
 /**
- * PORT. The store that the API and the consumers use: a timetable alone, or a ledger with a timetable (store/). The API
- * and the consumers never check which of the two it is. They call `features`, which throws if the store lacks a
- * feature.
+ * PORT. The store that the API and the consumers use: a timetable alone, or a ledger with a timetable (store/). They
+ * never check which of the two it is. They call `features`, which throws an error if the store lacks the feature.
  */
 import type { Settings } from './values/config.ts'
 import { needsLedger } from './values/options.ts'

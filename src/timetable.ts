@@ -53,16 +53,17 @@ export interface RescheduleAnswer {
 }
 
 export interface ClaimRequest {
-  /**
-   * Identifies this call. A retry with the same `req` claims no more: it returns the tasks that the claim still holds.
-   */
+  /** Identifies the call. A retry with the same `req` claims nothing new: it returns the tasks that are still held. */
   readonly req: string
   /** The maximum number of tasks. A claim with limit 0 only rescues the tasks of expired claims. */
   readonly limit: number
   readonly leaseMs: number
   /** `suspects` claims one suspect alone, so that a crash of the process affects no other task. */
   readonly from: 'lanes' | 'suspects'
-  /** If true, a claim does not take some tasks of a key prefix and leave the rest, unless it takes only this prefix. */
+  /**
+   * If true, the limit does not split tasks of the same key prefix and ring time: the claim leaves all of them to the
+   * next claim. The limit splits them only if the claim has no other tasks.
+   */
   readonly wholePrefixes: boolean
 }
 
@@ -105,9 +106,7 @@ export interface Look {
   readonly leaseEndInMs: number | null
 }
 
-/**
- * How the claim of one task ends. If the task is no longer held under `stamp`, the answer is 'stale': nothing changes.
- */
+/** How the claim of one task ends. If `stamp` no longer holds the task, nothing changes and the answer is 'stale'. */
 export interface Settlement {
   readonly key: string
   readonly stamp: number
@@ -203,7 +202,7 @@ export interface Watcher {
 export interface Looks {
   get(topic: string, place: Place): Promise<EntryView | null>
   list(topic: string, query: ListQuery): Promise<EntryView[]>
-  /** Returns a page of the cell's keys. Null cursor: last page. The pages have every key that existed all the while. */
+  /** Returns one page of the keys of a cell. The last page has a null cursor. The pages may omit keys that are new. */
   find(
     at: CellAddress,
     among: 'live' | 'dead',
@@ -242,7 +241,7 @@ export interface Timetable extends Looks {
   extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'>
   settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]>
 
-  /** Makes a dead task pending again: same id, due now, no failures. Does nothing if its key has a 'live' task. */
+  /** Makes a dead task pending again: same id, due now, no failures. Answers 'live' if its key has a live task. */
   replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 

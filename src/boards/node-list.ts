@@ -14,10 +14,7 @@ interface Place {
 export class NodeList {
   readonly #places = new Map<string, Place>()
   readonly #listeners = new Set<{ readonly onChange: () => void }>()
-  /**
-   * One counter for all nodes. So a node that returns after its card was deleted never gets one of its old counts
-   * again.
-   */
+  /** One counter for all nodes. So a node that returns after its card was deleted never gets an old count again. */
   #beats = 0
 
   beat(card: NodeCard, atMs: number): Heartbeat[] {

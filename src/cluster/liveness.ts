@@ -1,8 +1,6 @@
 import type { Heartbeat } from '../board.ts'
 
-/**
- * The interval between two beats. With less than a second, a change is seen within a second if a notification is lost.
- */
+/** The interval between two beats. If a notification is lost, a change is still seen within a second. */
 export const BEAT_MS = 750
 
 /**
@@ -25,9 +23,7 @@ interface Seen {
 
 export interface Judgement {
   readonly alive: readonly string[]
-  /**
-   * The last heartbeats of dead nodes. The caller deletes the card of a dead node, unless the node has beaten since.
-   */
+  /** The last heartbeats of dead nodes. The caller deletes their cards, except for nodes that have beaten since. */
   readonly gone: readonly Heartbeat[]
 }
 
@@ -47,8 +43,7 @@ export class Liveness {
     for (const heartbeat of heartbeats) {
       const seen = this.#see(heartbeat, watchedMs)
       if (seen.silentMs >= GONE_MS) gone.push(heartbeat)
-      // If this process has not seen the node beat yet, use the age by the board's clock. Later looks correct a wrong
-      // age.
+      // If this process has not seen the node beat yet, use the age by the board's clock. Later looks correct errors.
       else if (seen.isProven || heartbeat.ageMs < GONE_MS) alive.push(heartbeat.id)
     }
     const there = new Set(heartbeats.map(({ id }) => id))

@@ -71,8 +71,7 @@ export class Members {
     for (const id of this.#cards.keys()) if (!there.has(id)) this.#cards.delete(id)
     this.#alive = alive.flatMap((id) => this.#cards.get(id) ?? [])
     await onBeat(this.#alive, reply, sentMs)
-    // Every live node deletes the cards of dead nodes. `beats` prevents that the card of a node that beats again is
-    // deleted.
+    // Every live node deletes the cards of dead nodes. The board keeps the card of a node that has beaten since.
     for (const { id, beats } of gone) {
       await board.bury(id, beats)
       const card = this.#cards.get(id)

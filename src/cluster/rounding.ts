@@ -57,9 +57,7 @@ class Rounding {
   readonly #topicOf: Int32Array
   readonly #memberOf: Int32Array
   readonly #isInPool: boolean[]
-  /**
-   * For each node, the number of units that it has too many. Negative if it has too few. The sum over all nodes is 0.
-   */
+  /** For each node, how many units it has too many. Negative if it has too few. The sum over all nodes is 0. */
   readonly #surplus: number[]
   /** The node potentials of the algorithm: price of the start of a step + cost of the step ≥ price of its end. */
   readonly #prices: Float64Array

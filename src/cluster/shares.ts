@@ -79,9 +79,7 @@ export class Shares {
     }
   }
 
-  /**
-   * Computes the shares from the cards of the live nodes. Ignores this node's card in `alive`, which may be outdated.
-   */
+  /** Computes the shares from the cards of the live nodes. Ignores this node's own card, which may be outdated. */
   deal(alive: readonly NodeCard[]): void {
     const { id, slotsOf } = this.#parts
     const others = alive.filter((card) => card.id !== id)
@@ -109,9 +107,7 @@ export class Shares {
     this.#dealtEdition = this.#edition
   }
 
-  /**
-   * Called when the board is unreachable. Keeps the owned slots, and takes all slots of topics never assigned before.
-   */
+  /** Called when the board is unreachable. Keeps the owned slots. Takes all slots of topics never assigned before. */
   dealBlind(): void {
     for (const [topic, mine] of this.#mine) {
       const slots = this.#parts.slotsOf(topic)

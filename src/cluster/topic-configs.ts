@@ -19,9 +19,7 @@ export type Change = (record: TopicRecord) => (Partial<State> & Pick<RecordChang
 
 /** The maximum number of tries. So many version conflicts mean that another process keeps changing the topic. */
 const TRIES_MAX = 50
-/**
- * The unit of the backoff after a conflict. The backoff grows and is random, so that two writers do not collide again.
- */
+/** The unit of the backoff after a conflict. The backoff grows and is random: two writers should not collide again. */
 const AGAIN_MS = 5
 const REPEATS_MAX = 3
 const REPEAT_MS = 100
@@ -155,8 +153,7 @@ export class TopicConfigs {
         return await this.#board.change(topic, version, change)
       } catch (error) {
         const mayWork = TocsinError.is(error) && (error.retryable || error.code === 'unknown-outcome')
-        // If the board refused the first call, nothing was written. Otherwise a call may have taken effect, or still
-        // will.
+        // If the board refused the first call, nothing was written. Otherwise, a call may take effect even later.
         if (repeats === 1 && !mayWork) throw error
         if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
         await sleep(this.#clock, REPEAT_MS)

@@ -104,8 +104,7 @@ async function dropOrphans(parts: AuditParts, topic: string, places: readonly Pl
   const orphans: Place[] = []
   for (const [i, place] of suspects.entries()) {
     const state = known[i] === true ? (await ledger.get(topic, place))?.state : 'claimed'
-    // `ledger.hints` returns null for a task that was cancelled in flight. That task is still live, even if its process
-    // died.
+    // A task that was cancelled in flight has no hint in the ledger. But it is still live, even if its process died.
     if (state !== 'pending' && state !== 'claimed') orphans.push(place)
   }
   await table.cancel(topic, orphans)

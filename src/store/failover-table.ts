@@ -164,9 +164,7 @@ export class FailoverTable implements HintTable {
     await this.#shared.close()
   }
 
-  /**
-   * Runs `work` on the table that rings now. If the shared table fails during `work`, runs `work` on the spare table.
-   */
+  /** Runs `work` on the table that rings now. If the shared table becomes unreachable, runs it on the spare table. */
   async #ring<T>(work: (table: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null) return work(this.#spare)
     try {
@@ -177,9 +175,7 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /**
-   * Runs `work` on the shared table. Returns `otherwise` if that table is unreachable; it is filled after the outage.
-   */
+  /** Runs `work` on the shared table. Returns `otherwise` if it is unreachable: it is filled after the outage. */
   async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null && !this.#isReturning) return otherwise
     try {

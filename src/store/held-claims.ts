@@ -11,8 +11,8 @@ import { Stamps } from './stamps.ts'
  *   asking ──▶ held ──┬──▶ extended     all keys at once: they share one lease (leaseEndMs)
  *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder is fenced before
  *   reserved)   │     │                 this key's lease ends, unless a later extension includes the key
- *               │     ├──▶ parted       extended by key, so it has a lease of its own (ownEndMs); the claim is no longer
- *               │     │                 extended in the hint table, which has one lease for the whole claim
+ *               │     ├──▶ parted       extended by key, so it has a lease of its own (ownEndMs); the hint table, which
+ *               │     │                 has one lease for the whole claim, no longer extends the claim
  *               │     └──▶ handed out   a client has the token: the stamp stays reserved after the last key is settled
  *               │                                        │
  *               ├──▶ settled: the key is removed ◀───────┤   with the last key the stamp is released
@@ -33,9 +33,7 @@ export interface StoreClaim {
    * which has one lease for all keys.
    */
   isParted: boolean
-  /**
-   * Until this time, no other process can claim the keys. This is the time just before the ledger was called + lease.
-   */
+  /** Until this time no other process can claim the keys: one lease after the moment before the call to the ledger. */
   sureUntilMs: number
   /** Keys that could not be extended with the other keys. Each value cancels the timer that fences the lease holder. */
   readonly behind: Map<string, () => void>
@@ -49,9 +47,7 @@ export interface StoreClaim {
 
 /** Callbacks for a single key of a claim whose lease ends earlier than the leases of the other keys. */
 export interface Doubts {
-  /**
-   * Called when the other keys were extended, but the lease of this key ends at `endMs`. Null if it was extended later.
-   */
+  /** Called when the other keys were extended, but this key's lease ends at `endMs`. Null if it was extended later. */
   limited(claim: StoreClaim, key: string, endMs: number | null): void
   /** Called when the lease of the key is about to end, or the key is no longer held. */
   doubtful(claim: StoreClaim, key: string): void
@@ -120,9 +116,7 @@ export class HeldClaims {
     return this.#byRequest.get(nameOf(at, req))
   }
 
-  /**
-   * Records the answers to an extension of all keys. A key that a transaction has locked does not delay the other keys.
-   */
+  /** Records the answers to an extension of all keys. A key locked by a transaction does not delay the other keys. */
   extended(
     claim: StoreClaim,
     keys: readonly string[],
@@ -205,9 +199,7 @@ export class HeldClaims {
     }
   }
 
-  /**
-   * Keeps the stamp reserved for a while after the claim ends, so that the client's token never matches another claim.
-   */
+  /** Keeps the stamp reserved for a while after the claim ends, so that the client's token matches no other claim. */
   handedOut(at: CellAddress, stamp: number): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
       if (claim.stamp === stamp) claim.isHandedOut = true

@@ -93,9 +93,7 @@ export class HintWriter {
     return !table.isShared || isNear(hint, ledger.clockMs(), residentMs(topic))
   }
 
-  /**
-   * Updates the hints of places that a caller's transaction may have written. Call this after the transaction ended.
-   */
+  /** Updates the hints of places that a caller's transaction may have written. Called after the transaction ended. */
   async catchUp(topic: string, places: readonly Place[]): Promise<void> {
     if (!this.isRungHere(topic)) return
     const hints = await this.#parts.ledger.hints(topic, places)

@@ -8,9 +8,7 @@ const STEP_MS = 60_000
 const DEAD_MS = 30 * 24 * 3_600_000
 const DEAD_MAX = 1_000_000
 
-/**
- * Deletes ended tasks after their retention time, and old dead tasks, in small batches. This keeps the ledger small.
- */
+/** Deletes ended tasks after their retention time, and old dead tasks, in small batches. So the ledger stays small. */
 export class Janitor {
   readonly #ledger: Ledger
   readonly #clock: Clock

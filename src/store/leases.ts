@@ -21,8 +21,8 @@ export interface LeasesParts {
 }
 
 /**
- * Extends claims, hands them out to clients, and settles them. Each method writes to the ledger first, because only the
- * ledger's answer decides. Then it updates the hint table.
+ * Extends claims, hands them out to clients, and settles them. Extending and settling write to the ledger first,
+ * because only the ledger's answer decides. Then they update the hint table.
  */
 export class Leases {
   readonly #parts: LeasesParts
@@ -38,8 +38,7 @@ export class Leases {
     if (claim === undefined) return 'stale'
     const askedMs = clock.monotonicNow()
     const places = placesOfClaim(claim)
-    // Even if the answer is lost, the new lease may have taken effect in the ledger. The new lease may be the shorter
-    // one.
+    // If the answer is lost, the new lease may still be in force in the ledger, and it may be shorter than the old one.
     claim.sureUntilMs = Math.min(claim.sureUntilMs, askedMs + leaseMs)
     claim.extending++
     const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs)

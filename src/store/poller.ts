@@ -7,7 +7,7 @@ import { Periodic } from '../lib/periodic.ts'
 
 /** The interval between two polls of the ledger. */
 const STEP_MS = 1_000
-/** A poll loads tasks that ring within this time. The time is longer than the interval, so that no task rings late. */
+/** A poll loads tasks that ring within this time. It is longer than the interval, so that polls overlap. */
 const AHEAD_MS = 2_000
 /** The maximum duration of one pass. Then the next poll starts again from the beginning, even if pages are left. */
 const ROUND_MS = 5_000

@@ -1,8 +1,6 @@
 import type { CellAddress } from '../timetable.ts'
 
-/**
- * The maximum time between sending a claim and its effect in the ledger. The lease begins when the claim takes effect.
- */
+/** The maximum time between sending a claim and its effect in the ledger. The lease begins when it takes effect. */
 const LATE_MS = 60_000
 
 interface Use {
@@ -20,9 +18,7 @@ interface Use {
 export class Stamps {
   readonly #uses = new Map<string, Use>()
 
-  /**
-   * Reserves the stamp. Returns when the claim was first sent, or null if another claim may hold tasks under the stamp.
-   */
+  /** Reserves the stamp. Returns when the claim was first sent, or null if another claim may hold tasks under it. */
   take(at: CellAddress, stamp: number, req: string, nowMs: number, leaseMs: number): number | null {
     this.#forgetOld(nowMs)
     const name = nameOf(at, stamp)

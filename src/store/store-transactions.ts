@@ -17,10 +17,7 @@ export interface StoreTransactionsParts {
   ) => Promise<void>
 }
 
-/**
- * Writes tasks in a caller's transaction. Runs handlers in a transaction that commits their writes and outcomes
- * together.
- */
+/** Writes tasks in callers' transactions. Runs handlers whose writes and outcomes commit in one transaction. */
 export class StoreTransactions {
   readonly #parts: StoreTransactionsParts
   /**
@@ -33,9 +30,7 @@ export class StoreTransactions {
     this.#parts = parts
   }
 
-  /**
-   * Returns `transact` for handlers. Throws 'ledger-required' if the ledger cannot keep a transaction open meanwhile.
-   */
+  /** Throws 'ledger-required' if the ledger cannot keep a transaction open while a handler runs. */
   forHandlers(): Transact {
     const { ledger } = this.#parts
     const transact = ledger.transact?.bind(ledger)
@@ -49,7 +44,7 @@ export class StoreTransactions {
 
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
-    // Follows the transaction to its end. A synchronous ledger has already written when `one` is called.
+    // Registers the written places with `transactionWatch`. A synchronous ledger has already written at this time.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
       if (transaction.ended !== null)
         this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
@@ -58,10 +53,7 @@ export class StoreTransactions {
     const many = <T>(topic: string, swept: Promise<{ places: Place[]; answers: T }>): Promise<T> =>
       swept.then(({ places, answers }) => one(topic, places, Promise.resolve(answers)))
     const check = this.#beforeWrite.get(tx as object)
-    /**
-     * Writes after the check. Without a check, writes at once, because a synchronous ledger must write before the
-     * return.
-     */
+    /** Writes after the check. Without a check, writes synchronously, as the caller of a synchronous ledger expects. */
     const checked = <T>(topic: string, places: readonly Place[], write: () => Promise<T>): Promise<T> =>
       check === undefined
         ? one(topic, places, write())
@@ -98,8 +90,7 @@ export class StoreTransactions {
         const keys = new Set(of === topic ? places.map(({ key }) => key) : [])
         const mine = held.filter(({ key }) => keys.has(key) && !own.has(key))
         if (mine.length === 0) return
-        // The lease was lost, and another consumer may have handled the task meanwhile. So this handler must not
-        // continue.
+        // The lease was lost, and another consumer may have handled the task. So this handler must not continue.
         if (!(await hold(topic, mine)))
           throw new TocsinError(
             'lease-lost',

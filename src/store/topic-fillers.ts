@@ -29,7 +29,7 @@ interface Jobs {
   readonly sweeper?: Sweeper
   /** Undefined if the ledger is not shared: then the TransactionWatch follows callers' transactions. */
   reader?: CommitFeed
-  /** Fills the spare table while the shared one is unreachable. */
+  /** Fills the spare table while the shared table is unreachable. */
   poller?: Poller
 }
 
@@ -38,10 +38,7 @@ export class TopicFillers {
   readonly #parts: TopicFillersParts
   readonly #byTopic = new Map<string, Jobs>()
   readonly #rescued = new Map<string, number>()
-  /**
-   * True if the ledger is shared and the hint table is not: only polling the ledger finds the writes of other
-   * processes.
-   */
+  /** True if the ledger is shared and the hint table is not. Then only polling finds the writes of other processes. */
   readonly #isPolled: boolean
   #spare: HintTable | null = null
   #unlisten: (() => void) | null = null
@@ -51,9 +48,7 @@ export class TopicFillers {
     this.#isPolled = parts.ledger.isShared && !parts.table.isShared
   }
 
-  /**
-   * True if this process polls the ledger. Then a task that another claim holds is found again after its lease ends.
-   */
+  /** True if this process polls the ledger. Then a poll finds a task that another claim held, after its lease ended. */
   get isPolling(): boolean {
     return this.#isPolled || this.#spare !== null
   }
