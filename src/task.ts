@@ -31,7 +31,9 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
-/** Why a task is dead: all attempts failed, the handler said `{ dead }`, poison, an unreadable payload, or too late. */
+/**
+ * Why a task is dead: all attempts failed, the handler returned `{ dead }`, poison, an invalid payload, or too late.
+ */
 export type DeadCause = 'attempts' | 'handler' | 'poison' | 'payload' | 'late'
 
 /** The argument of a handler. */
@@ -44,7 +46,7 @@ export interface Task<Out> {
   readonly payload: Out
   /** The time for which the task was scheduled. Retries and snoozes do not change this time. */
   readonly dueAt: Date
-  /** How late the handler was called, in ms after the time at which this attempt was due. */
+  /** How late the handler was called: the time of the call minus `dueAt`, in ms, at least 0. */
   readonly latenessMs: number
   /** The number of failures so far, plus 1. Snoozes, crashes and lost leases are not failures. */
   readonly attempt: number

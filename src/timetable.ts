@@ -202,7 +202,7 @@ export interface Watcher {
 export interface Looks {
   get(topic: string, place: Place): Promise<EntryView | null>
   list(topic: string, query: ListQuery): Promise<EntryView[]>
-  /** Returns one page of the keys of a cell. The last page has a null cursor. The pages may omit keys that are new. */
+  /** Returns one page of a cell's keys. The last page has a null cursor. Only keys that come or go may be left out. */
   find(
     at: CellAddress,
     among: 'live' | 'dead',
@@ -221,7 +221,7 @@ export interface Timetable extends Looks {
 
   /** Rounds ring times up to a multiple of `mergeMs`, unless it is 0. Returns one answer per entry, in order. */
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>
-  /** Removes pending tasks. Marks a claimed task: its current attempt may finish, and no other attempt follows. */
+  /** Cancels pending tasks. Marks a claimed task: its current attempt may finish, and no other attempt follows. */
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]>
   /** Sets a new ring time and resets the failures. Does not change a claimed task. */
   reschedule(

@@ -269,7 +269,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#table.nowMs()
   }
 
-  /** Starts loading the hints of the topic. A process that only writes to a topic does not call this. */
+  /** Starts loading the hints of the topic. A process that only writes to a topic does not watch the topic. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()
