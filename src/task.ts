@@ -31,9 +31,7 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 export const PRIORITIES = ['high', 'normal', 'low'] as const
 export type Priority = (typeof PRIORITIES)[number]
 
-/**
- * Why a task is dead: all attempts failed, the handler returned `{ dead }`, poison, an invalid payload, or too late.
- */
+/** Why a task is dead: all attempts failed, the handler returned `{ dead }`, poison, a bad payload, or too late. */
 export type DeadCause = 'attempts' | 'handler' | 'poison' | 'payload' | 'late'
 
 /** The argument of a handler. */
