@@ -435,7 +435,8 @@ test(
       const last = await place.node(`last-${round}`)
       const found = await Promise.all(written.map(async (key) => (await last.topic(name).get(key))?.key))
       expect({ round, found }).toEqual({ round, found: written })
-      expect(written.length).toBe(1)
+      const reasons = settled.map((one) => (one.status === 'rejected' ? String(one.reason) : null))
+      expect(written, reasons.join(' | ')).toHaveLength(1)
     }
   },
 )

@@ -5,7 +5,7 @@ import { PLANTED_BUGS } from './simulation.ts'
 import { hunt } from './simulation-hunt.ts'
 
 const SEEDS_MAX = 100
-const TIMEOUT_MS = 180_000
+const TIMEOUT_MS = 600_000
 
 let compiled: ReturnType<typeof compile>
 beforeAll(() => {

@@ -196,13 +196,6 @@ export class PostgresServer implements AsyncDisposable {
     return this.url(name)
   }
 
-  /** A database like another one, on which nobody is connected: quicker than to make its tables again. */
-  async copyDatabase(url: string): Promise<string> {
-    const name = `tocsin_${++this.#databases}`
-    await this.query(`CREATE DATABASE ${name} TEMPLATE ${new URL(url).pathname.slice(1)}`)
-    return this.url(name)
-  }
-
   async dropDatabase(url: string): Promise<void> {
     await this.query(`DROP DATABASE ${new URL(url).pathname.slice(1)} WITH (FORCE)`)
   }

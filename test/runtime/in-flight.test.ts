@@ -117,6 +117,7 @@ describe('a write in the same group commit as the claim of its task', () => {
           ? topic.cancel('a').then(({ outcome }) => outcome)
           : topic.schedule({ key: 'a', delay: '1h', payload: 'new' }).then(({ inFlight }) => inFlight)
       const written = new Promise<unknown>((resolve) => {
+        // oxlint-disable-next-line typescript/unbound-method -- it is called with `apply` below
         const claim = SqliteLedger.prototype.claim
         const spy = vi.spyOn(SqliteLedger.prototype, 'claim')
         spy.mockImplementationOnce(function (this: SqliteLedger, ...args) {

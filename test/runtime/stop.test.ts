@@ -81,6 +81,7 @@ describe('stop', () => {
 
   it('works without its consumer: const { stop } = topic.consume(…)', async () => {
     await using toc = quickTocsin()
+    // oxlint-disable-next-line typescript/unbound-method -- the point of this test
     const { stop } = toc.topic('t').consume(async () => {})
     expect(await stop()).toEqual({ finished: 0, released: 0 })
   })
