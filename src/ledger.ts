@@ -119,6 +119,12 @@ export interface Recount {
   readonly obsolete: number
 }
 
+/**
+ * Resolves when the cluster's record of the topic has been created or read; null if there is nothing to wait for. Until
+ * then another node may create the topic with another `slotBy`, so the ledger must not fix the topic's placing.
+ */
+export type TopicCreated = () => Promise<void> | null
+
 /** How a program places the keys of a topic and rounds its times. */
 export interface Placing {
   readonly slotBy: SlotBy
@@ -193,7 +199,7 @@ export interface Ledger extends LedgerWrites, Looks {
    * task, or when the topic is loaded. SQL functions that write tasks use the stored placing. A shared ledger rejects a
    * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores the call.
    */
-  configure(topic: string, placing: () => Placing): void
+  configure(topic: string, placing: () => Placing, created: TopicCreated): void
   /** Throws 'bad-tx' if `tx` is not an open transaction of the ledger's database. */
   within(tx: unknown): LedgerTransaction
 

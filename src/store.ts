@@ -4,7 +4,7 @@
  */
 import type { Settings } from './values/config.ts'
 import { needsLedger } from './values/options.ts'
-import type { ExtendAnswer, HeldPlace, Recount } from './ledger.ts'
+import type { ExtendAnswer, HeldPlace, Recount, TopicCreated } from './ledger.ts'
 import type { Tx } from './values/tx.ts'
 import type {
   Books,
@@ -39,8 +39,8 @@ export interface TaskStore extends Timetable {
 export interface StoreFeatures {
   /** True if the store keeps ended tasks (done, cancelled, obsolete) for the retention time, and can list them. */
   readonly keepsEnded: boolean
-  /** Sets the function that returns the current settings of a topic, such as its retention. */
-  configure(topic: string, settings: () => Settings): void
+  /** Sets the functions that return the current settings of a topic, such as its retention, and whether it is created. */
+  configure(topic: string, settings: () => Settings, created?: TopicCreated): void
   /** Sets the cells of a topic that this process pulls. Other processes pull the other cells. */
   pulls(topic: string, cells: readonly number[]): void
   /** Returns the writes in a caller's transaction. Throws 'bad-tx' if `tx` is not an open transaction of the ledger. */

@@ -68,7 +68,7 @@ export interface ClaimRequest {
 }
 
 export interface Claim {
-  /** The fencing token of this claim's tasks. Greater than the stamp of every earlier claim of the cell with tasks. */
+  /** The fencing token of this claim's tasks. Greater than the stamp of every earlier claim in the cell that took tasks. */
   readonly stamp: number
   readonly tasks: readonly ClaimedTask[]
   readonly nowMs: number
@@ -182,8 +182,8 @@ export interface Books extends Omit<Counts, 'due'> {
 
 export interface Watcher {
   /**
-   * Called when the cell's next ring is earlier than the last claim returned. The next ring is at `ringMs`, that is,
-   * `inMs` from now. The call may be lost, so pullers also poll.
+   * Called when the cell's next ring moves to an earlier time: to `ringMs`, that is, `inMs` from now. The call may be
+   * lost, so pullers also poll.
    */
   wake(cell: number, inMs: number, ringMs: number): void
   /** Called when a claimed task was cancelled or replaced: its handler's outcome is ignored. The call may be lost. */

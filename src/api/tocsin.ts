@@ -289,7 +289,11 @@ export class Tocsin implements AsyncDisposable {
       logger,
     )
     settings.onChange(() => cluster.reslotted())
-    store.features.configure(definition.name, () => settings.current)
+    store.features.configure(
+      definition.name,
+      () => settings.current,
+      () => settings.creating,
+    )
     const handle = new TopicHandle(definition, {
       store,
       clock,

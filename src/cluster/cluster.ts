@@ -19,7 +19,7 @@ import { Members } from './members.ts'
 import { type Share, Shares } from './shares.ts'
 import { TopicConfigs } from './topic-configs.ts'
 
-/** The servers' clocks are compared at every 40th beat, that is, twice a minute. */
+/** At every 40th beat, twice a minute, the clock is compared with those of the board and the timetable (clock-watch.ts). */
 const CLOCKS_EVERY = 40
 
 /** How this node is displayed to operators. */

@@ -46,10 +46,10 @@ const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
 /**
- * The minimum share of one claim. If recent claims returned few tasks, a claim reserves twice their average, so that
- * many claims fit into the capacity at the same time. This matters if another topic has a backlog, because answers then
- * take long: due tasks of 64 cells must not wait while only four claims run at a time. A claim that returns all that it
- * reserved doubles the next reservation at once.
+ * The smallest reservation of a claim. If recent claims returned few tasks, a claim reserves only twice their average,
+ * but never less than this. Small reservations let claims of many cells run at once. With large ones only four fit, and
+ * due tasks of the other cells would wait for slow answers. If a claim returns all that it reserved, the next claim may
+ * reserve twice as much.
  */
 const SHARE_LEAST = 4
 const WEIGHT_OF_NEWEST = 0.2

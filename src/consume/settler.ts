@@ -70,7 +70,7 @@ export class Settler {
     this.#sendSoon()
   }
 
-  /** Resolves when every outcome added so far is recorded or given up. */
+  /** Resolves when no outcome is left: each one is recorded or given up. */
   async drained(): Promise<void> {
     while (this.#groups.size > 0 || this.#underWay.size > 0) {
       if (this.#underWay.size === 0) await this.#clock.turn()

@@ -81,7 +81,7 @@ export class Worker<Out> {
     return this.#calls.finishedCount
   }
 
-  /** Starts one task without a guard. This is the hot path. It is synchronous unless the schema is async. */
+  /** Starts one task of a consumer that has no guard. The hot path: synchronous unless the schema is async. */
   startOne(held: HeldTask): void {
     const admission = this.#admission.admit(held)
     if (admission instanceof Promise) void this.#startLater(admission)

@@ -15,6 +15,7 @@ import type {
   Placing,
   Recount,
   Retention,
+  TopicCreated,
 } from '../ledger.ts'
 import { compareFrontiers, compareKeys, comparePositions, positionOf } from '../values/list-position.ts'
 import type {
@@ -62,8 +63,8 @@ export class ShardedLedger implements Ledger {
     return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, mergeMs))
   }
 
-  configure(topic: string, placing: () => Placing): void {
-    for (const shard of this.#shards) shard.configure(topic, placing)
+  configure(topic: string, placing: () => Placing, created: TopicCreated): void {
+    for (const shard of this.#shards) shard.configure(topic, placing, created)
   }
 
   /**

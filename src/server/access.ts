@@ -38,8 +38,8 @@ declare module 'fastify' {
      */
     scope?: Scope | null
     /**
-     * What a token with a topic prefix may do on a route that is about several topics. It gets 403 from 'whole'. It
-     * gets only the topics with its prefix from 'filtered'.
+     * How a route treats a token with a topic prefix. 'topic': the route is about one topic, whose name must begin with
+     * the prefix. 'filtered': the answer has only topics with the prefix. 'whole': the token gets 403.
      */
     reach?: 'topic' | 'filtered' | 'whole'
   }
@@ -66,7 +66,7 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
   const paths = new PathTable()
   app.addHook('onRoute', ({ config, method, url }) => {
     if (config?.scope === undefined) throw new Error(`${String(method)} ${url} declares no scope`)
-    // Fastify adds a HEAD route to each GET route, with the same scope.
+    // Fastify adds a HEAD route to each GET route, with the same scope, so HEAD is not listed separately.
     if (method !== 'HEAD') scopes.set(`${String(method)} ${url}`, config.scope)
     paths.add(String(method), url, config.scope)
   })

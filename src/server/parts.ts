@@ -85,8 +85,8 @@ export function route(app: FastifyInstance, description: RouteDescription): void
 }
 
 /**
- * Returns a topic that was declared or used before. A misspelled name throws instead of creating a topic. The hint
- * contains only topics that the caller may see.
+ * Returns a topic that was declared or used before. A misspelled name throws instead of creating a topic. The error's
+ * 'did you mean' suggests only topics that the caller may see.
  */
 export async function knownTopic(
   { toc }: ServerParts,

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
-import type { Ledger } from '../ledger.ts'
+import type { Ledger, TopicCreated } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
 import type { Random } from '../random.ts'
 import { Janitor } from './janitor.ts'
@@ -146,9 +146,9 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     this.#janitor.start()
   }
 
-  configure(topic: string, settings: () => Settings): void {
+  configure(topic: string, settings: () => Settings, created: TopicCreated = () => null): void {
     this.#settings.set(topic, settings)
-    this.#parts.ledger.configure(topic, settings)
+    this.#parts.ledger.configure(topic, settings, created)
   }
 
   pulls(topic: string, cells: readonly number[]): void {

@@ -57,9 +57,9 @@ export class Loader implements Filler {
   /** True if hints before the shared frontier may be missing. Then all hints are loaded from the beginning. */
   #isDoubtful = false
   /**
-   * The end of the window of the load under way. The load has already passed some positions, and does not see a task
-   * that is written there now. So the hint of every task that rings up to this time is put into the table by its
-   * writer. Infinity before the first load.
+   * While a load runs, the latest ring time that it reads. The load misses a task that is written behind its read
+   * position. So a writer of a task that rings by this time also puts its hint into the table. Infinity before the
+   * first load, -Infinity between loads.
    */
   #readingUntilMs = Number.POSITIVE_INFINITY
   #stepping: Promise<void> | null = null

@@ -1,9 +1,9 @@
 import { crc32 } from '../lib/crc32.ts'
 
 /**
- * Computes the cell of a task from its key, or from the key's prefix if the topic's `slotBy` is 'prefix'. The bucket
- * and the cell of a key never change. A change of the number of slots moves no task: it only assigns the cells to other
- * pullers.
+ * Computes the cell of a task from its key, or from the key's prefix if the topic's `slotBy` is 'prefix'. The cell of a
+ * key never changes. A change of the number of slots moves no task: it only assigns the cells to other pullers. A cell
+ * has 16 buckets, which leaves room for a finer division later.
  *
  *     slotBy 'key':    key ──────┐
  *                                ├─ crc32 & 1023 ─▶ bucket (0–1023) ─ & 63 ─▶ cell (0–63) ─ & (slots − 1) ─▶ slot

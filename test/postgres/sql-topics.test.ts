@@ -2,8 +2,14 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import pg from 'pg'
 import { Tocsin, type Topic } from 'tocsin'
-import { cellOf } from '../../src/values/cell.ts'
-import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { systemClock } from '../../src/clock.ts'
+import { openPostgres } from '../../src/ledgers/postgres/open.ts'
+import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { systemRandom } from '../../src/random.ts'
+import { silentLogger } from '../../src/telemetry/logger.ts'
+import { cellOf, type SlotBy } from '../../src/values/cell.ts'
+import { entry } from '../contract/timetable/helpers.ts'
+import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { openAlone } from '../fault/alone.ts'
 
 let server: PostgresServer
@@ -203,4 +209,35 @@ test('what is merged follows the program', async () => {
   await apart.configure({ merge: '5s' })
   await apart.schedule(task)
   expect(await said()).toMatchObject([{ name: 'apart', merge_ms: 5_000 }, { name: 't' }])
+})
+
+test("a write in a caller's transaction fixes slotBy only when the topic is created: another node may choose another", async () => {
+  await using ledger = Object.assign(
+    await openPostgres(
+      checkPostgresOptions({ url }),
+      { callTimeoutMs: 5_000, notifyWithinMs: 0, shard: '1 of 1' },
+      { clock: systemClock, random: systemRandom, logger: silentLogger },
+    ),
+    { [Symbol.asyncDispose]: async (): Promise<void> => ledger.close() },
+  )
+  let slotBy: SlotBy = 'key'
+  let create = () => {}
+  let isWaiting = () => {}
+  const created = new Promise<void>((resolve) => (create = resolve))
+  const waiting = new Promise<void>((resolve) => (isWaiting = resolve))
+  const wait = () => {
+    isWaiting()
+    return created
+  }
+  ledger.configure('t', () => ({ slotBy, mergeMs: 0 }), wait)
+  await using client = await connected(url)
+  await client.query('BEGIN')
+  const writing = ledger.within(client).schedule('t', [entry('a')], 0)
+  await waiting
+  expect(await said()).toEqual([{ name: 't', slot_by: null, merge_ms: 0, is_placed: false }])
+  slotBy = 'prefix'
+  create()
+  await writing
+  await client.query('COMMIT')
+  expect(await said()).toEqual([{ name: 't', slot_by: 'prefix', merge_ms: 0, is_placed: true }])
 })

@@ -15,6 +15,7 @@ import type {
   Placing,
   Recount,
   Retention,
+  TopicCreated,
 } from '../../ledger.ts'
 import type {
   Books,
@@ -142,8 +143,8 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  configure(topic: string, placing: () => Placing): void {
-    this.#parts.topics.configure(topic, placing)
+  configure(topic: string, placing: () => Placing, created: TopicCreated): void {
+    this.#parts.topics.configure(topic, placing, created)
   }
 
   within(tx: unknown): LedgerTransaction {
@@ -343,7 +344,10 @@ export class PostgresLedger implements Ledger {
     return (await this.#parts.topics.seen(topic)) ?? -1
   }
 
-  /** Like `#seen`, for calls that look keys up in the cells where this process places them. */
+  /**
+   * Like `#seen`, for calls that look up keys by cell. Throws if the topic's stored `slotBy` differs from this program's,
+   * because the keys would then be looked up in the wrong cells.
+   */
   async #agreed(topic: string): Promise<number> {
     return (await this.#parts.topics.agreed(topic)) ?? -1
   }

@@ -1,6 +1,6 @@
 import type { SlotBy } from '../../values/cell.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Placing } from '../../ledger.ts'
+import type { Placing, TopicCreated } from '../../ledger.ts'
 import type { Database } from './database.ts'
 import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
@@ -13,6 +13,7 @@ export class Topics {
   readonly #database: Database
   readonly #known = new Map<string, number>()
   readonly #placings = new Map<string, () => Placing>()
+  readonly #created = new Map<string, TopicCreated>()
   /** The topics whose stored placing is fixed and equal to the placing in this process. */
   readonly #agreed = new Set<string>()
   /** The mergeMs that was last stored for each topic. */
@@ -22,8 +23,9 @@ export class Topics {
     this.#database = database
   }
 
-  configure(name: string, placing: () => Placing): void {
+  configure(name: string, placing: () => Placing, created: TopicCreated): void {
     this.#placings.set(name, placing)
+    this.#created.set(name, created)
   }
 
   /**
@@ -53,9 +55,13 @@ export class Topics {
    */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
-    const placing = this.#placings.get(name)?.()
-    if (placing === undefined || (this.#agreed.has(name) && this.#isStored(name, placing))) return topic
-    const { slotBy, mergeMs } = placing
+    const placing = this.#placings.get(name)
+    if (placing === undefined || (this.#agreed.has(name) && this.#isStored(name, placing()))) return topic
+    // A write in a caller's transaction does not wait for the topic's creation. If it fixed the placing now, and another
+    // node created the topic with another slotBy, the ledger and the board would disagree, and both nodes be rejected.
+    const created = this.#created.get(name)?.() ?? null
+    if (created !== null) await created
+    const { slotBy, mergeMs } = placing()
     const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
     if (rows.length > 0) {
       this.#agreed.add(name)

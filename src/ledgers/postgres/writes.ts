@@ -42,8 +42,8 @@ export interface ExtendItem extends Place {
 }
 
 /**
- * If another transaction has locked the row of a task, a claim of the task is answered as held for this long. Then the
- * claim is tried again.
+ * If another transaction has locked the row of a task, a claim of the task answers 'held', with a lease that ends in
+ * this many ms. The task is claimed again then.
  */
 const LOCKED_MS = 300
 

@@ -209,8 +209,7 @@ export class SqliteLedger implements Ledger {
   }
 
   /**
-   * Runs a step. The time of the step is the time of this call, so a step that waits for its transaction gets a shorter
-   * lease, never a longer one.
+   * Runs a step. Leases are counted from this call, so that waiting for the transaction can only shorten them.
    */
   #write<N extends StepName>(name: N, ...args: StepArgs<N>): Promise<ReturnType<Transitions[N]>> {
     const answer = this.#parts.writer.run({ name, args: [...args, this.#time()] })

@@ -14,7 +14,7 @@ export class Claims {
     return this.#heldCount
   }
 
-  /** Returns the first end of a lease. Infinity if there is no claim. */
+  /** Returns when the first lease ends. Infinity if there is no claim. */
   nextLeaseEndMs(): number {
     return this.#leases.headScore()
   }
