@@ -452,7 +452,7 @@ function putTaken(
   ]
   const tags = lists[7].split(SEPARATOR)
   const bodies = lists[8].split(SEPARATOR)
-  // This happens only if somebody has changed the table by hand. An error is better than a task with the payload of
+  // This happens only if the table was changed by hand. An error is better than a task with the payload of
   // another task.
   if (bodies.length !== ns.length || tags.length !== ns.length)
     throw new TocsinError(
