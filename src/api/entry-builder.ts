@@ -1,13 +1,20 @@
 import type { Clock } from '../clock.ts'
-import { TocsinError } from '../errors.ts'
+import { describeValue, TocsinError } from '../errors.ts'
 import type { Random } from '../random.ts'
-import type { NewTask } from '../task.ts'
+import { type NewTask, type OnConflict, PRIORITIES, type Priority } from '../task.ts'
 import type { NewEntry } from '../timetable.ts'
+import { cellOf } from '../values/cell.ts'
+import { durationMs } from '../values/duration.ts'
+import { checkKey, checkTags } from '../values/key.ts'
+import { checkOptions, nearest } from '../values/options.ts'
+import { encodePayload } from '../values/payload.ts'
+import { type RingTime, ringTime } from '../values/ring-time.ts'
 import { checkAgainst, inTime } from '../values/schema.ts'
 import { atIndex } from './bulk.ts'
-import { newEntry } from './new-task.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { TopicSettings } from './topic-settings.ts'
+
+const TASK_FIELDS = ['payload', 'delay', 'at', 'key', 'tags', 'priority', 'smear', 'onConflict'] as const
 
 export interface EntryParts {
   readonly clock: Clock
@@ -27,7 +34,18 @@ export class EntryBuilder<In> {
 
   /** Converts one task. Throws if the task is invalid. Does not check the payload against the schema: `check` does. */
   one(task: NewTask<In>): NewEntry {
-    return newEntry(task, this.#parts.settings.current.slotBy, this.#parts.random)
+    const { random, settings } = this.#parts
+    checkOptions(task, TASK_FIELDS, 'task')
+    const key = task.key === undefined ? random.uniqueId() : checkKey(task.key)
+    return {
+      key,
+      cell: cellOf(key, settings.current.slotBy),
+      body: encodePayload(task.payload),
+      when: smeared(ringTime(task, 'task'), task.smear, random),
+      priority: checkPriority(task.priority),
+      tags: checkTags(task.tags),
+      onConflict: checkOnConflict(task.onConflict),
+    }
   }
 
   /**
@@ -98,4 +116,27 @@ export function schemaIsAsync(): TocsinError {
 export function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {})
   return promise
+}
+
+function smeared(when: RingTime, smear: unknown, random: Random): RingTime {
+  if (smear === undefined) return when
+  const spanMs = durationMs(smear as number, 'smear')
+  return { kind: when.kind, ms: when.ms + Math.floor(random.fraction() * (spanMs + 1)) }
+}
+
+function checkPriority(value: unknown): Priority {
+  if (value === undefined) return 'normal'
+  return oneOf(value, PRIORITIES, 'priority')
+}
+
+function checkOnConflict(value: unknown): OnConflict {
+  if (value === undefined) return 'replace'
+  return oneOf(value, ['replace', 'keep'], 'onConflict')
+}
+
+function oneOf<T extends string>(value: unknown, allowed: readonly T[], field: string): T {
+  if (allowed.includes(value as T)) return value as T
+  const near = typeof value === 'string' ? nearest(value, allowed) : null
+  const hint = near === null ? `use ${allowed.join(', ')}` : `did you mean '${near}'?`
+  throw new TocsinError('bad-option', `${field}: ${describeValue(value)}; ${hint}`, { field, hint })
 }

@@ -2,20 +2,12 @@ import { describeValue } from '../errors.ts'
 import { WriteQueue } from '../lib/write-queue.ts'
 import type { StoreTransaction, TaskStore } from '../store.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, When } from '../task.ts'
-import type { NewEntry, Place, ScheduleAnswer } from '../timetable.ts'
+import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../timetable.ts'
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import { badOption, checkOptions } from '../values/options.ts'
-import {
-  cancelledAll,
-  firstCancelled,
-  firstRescheduled,
-  firstScheduled,
-  scheduledAll,
-  scheduledOf,
-} from './answers.ts'
+import { ringTime } from '../values/ring-time.ts'
 import { batchesOf, batchesOfStream, interrupted, pipelined } from './bulk.ts'
 import { EntryBuilder, type EntryParts, handled, schemaIsAsync } from './entry-builder.ts'
-import { ringTime } from './new-task.ts'
 import { placeOf, placesOf } from './places.ts'
 import type { TopicDefinition } from './topic-definition.ts'
 import type { BulkScheduled, WriteOptions } from './topic.ts'
@@ -321,4 +313,37 @@ function isIterable(value: unknown): boolean {
   return (
     value !== null && typeof value === 'object' && (Symbol.iterator in value || Symbol.asyncIterator in value)
   )
+}
+
+/*
+ * The answers of the store as the results that callers get. The functions for one task take its key, not its entry: a
+ * closure over the entry would keep the payload in memory until the store answers, and hundreds of thousands of calls
+ * may wait for an answer.
+ */
+
+function scheduledOf(key: string, { dueMs, outcome, inFlight }: ScheduleAnswer): Scheduled {
+  return { key, dueAt: new Date(dueMs), outcome, inFlight }
+}
+
+function scheduledAll(entries: readonly NewEntry[], answers: readonly ScheduleAnswer[]): Scheduled[] {
+  return entries.map(({ key }, i) => scheduledOf(key, answers[i] as ScheduleAnswer))
+}
+
+function firstScheduled(key: string, answers: Promise<readonly ScheduleAnswer[]>): Promise<Scheduled> {
+  return answers.then((all) => scheduledOf(key, all[0] as ScheduleAnswer))
+}
+
+function cancelledAll(places: readonly Place[], answers: readonly CancelAnswer[]): Cancelled[] {
+  return places.map(({ key }, i) => ({ key, outcome: answers[i] ?? 'not-found' }))
+}
+
+function firstCancelled(key: string, answers: Promise<CancelAnswer[]>): Promise<Cancelled> {
+  return answers.then(([outcome]) => ({ key, outcome: outcome ?? 'not-found' }))
+}
+
+function firstRescheduled(key: string, answers: Promise<RescheduleAnswer[]>): Promise<Rescheduled> {
+  return answers.then(([answer]) => {
+    const dueMs = answer?.dueMs ?? null
+    return { key, outcome: answer?.outcome ?? 'not-found', dueAt: dueMs === null ? null : new Date(dueMs) }
+  })
 }

@@ -8,7 +8,7 @@ import {
 } from '../values/config.ts'
 import { type Duration, durationMs, durationText } from '../values/duration.ts'
 import { type Instant, instantMs } from '../values/instant.ts'
-import { ringTime, shiftTime } from '../api/new-task.ts'
+import { ringTime, shiftTime } from '../values/ring-time.ts'
 import { checkOptions } from '../values/options.ts'
 import { encodePayload } from '../values/payload.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, Task, TaskInfo, When } from '../task.ts'
