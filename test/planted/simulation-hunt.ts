@@ -6,6 +6,7 @@ import { planOf } from '../simulation/plan.ts'
 import type { PlantedBug } from './simulation.ts'
 
 export interface Caught {
+  readonly seed: number
   /** How many runs it took. */
   readonly runs: number
   readonly violation: Violation
@@ -36,18 +37,19 @@ async function plant(copy: string, { name, file, find, replace }: PlantedBug): P
 
 async function huntIn(
   copy: string,
-  { composition, faults, configEveryMs, isPulled }: PlantedBug,
+  { composition, faults, configEveryMs, isPulled, firstSeed = 1 }: PlantedBug,
   runsMax: number,
 ): Promise<Caught | null> {
   const workerPool = new WorkerPool(copy, 1)
   try {
-    for (let seed = 1; seed <= runsMax; seed++) {
+    for (let runs = 1; runs <= runsMax; runs++) {
+      const seed = ((firstSeed + runs - 2) % runsMax) + 1
       const report = await workerPool.run(
         planOf(seed, { composition, longShare: 0, faults, configEveryMs, isPulled }),
       )
       const violation =
         'broke' in report ? { invariant: 'L6', message: report.broke, seq: -1 } : report.violations[0]
-      if (violation !== undefined) return { runs: seed, violation }
+      if (violation !== undefined) return { seed, runs, violation }
     }
     return null
   } finally {

@@ -1,5 +1,6 @@
 /** Each planted bug violates some invariant within 100 seeds. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { isLong } from '../generated.ts'
 import { compile } from '../simulation/compile.ts'
 import { PLANTED_BUGS } from './simulation.ts'
 import { hunt } from './simulation-hunt.ts'
@@ -22,10 +23,10 @@ describe('a planted bug is caught', { concurrent: true }, () => {
   test.each(PLANTED_BUGS.map((bug) => [bug.name, bug] as const))(
     '%s',
     async (name, bug) => {
-      const caught = await hunt(compiled.folder, bug, SEEDS_MAX)
+      const caught = await hunt(compiled.folder, isLong ? { ...bug, firstSeed: 1 } : bug, SEEDS_MAX)
       expect(caught, `no violation in ${SEEDS_MAX} runs of ${bug.composition}`).not.toBeNull()
       console.log(
-        `${name}: run ${caught?.runs}, ${caught?.violation.invariant}: ${caught?.violation.message}`,
+        `${name}: seed ${caught?.seed}, run ${caught?.runs}, ${caught?.violation.invariant}: ${caught?.violation.message}`,
       )
     },
     TIMEOUT_MS,
