@@ -22,7 +22,10 @@ interface BulkWrite {
   readonly step: (places: Place[]) => Promise<void>
 }
 
-/** Writes to all tasks with a tag or a prefix, and to dead tasks. Finds the tasks first, then writes in batches. */
+/**
+ * Cancels and reschedules live tasks by tag or prefix, and replays and purges dead tasks. Without a transaction, finds
+ * the selected tasks first, then writes to them in batches.
+ */
 export class BulkWrites {
   readonly #name: string
   readonly #parts: WriteParts

@@ -1,4 +1,4 @@
-/** Processes any number of tasks in batches of at most `BATCH_MAX`. Other callers get time between two batches. */
+/** Processes any number of tasks in batches of at most `BATCH_MAX`. Other code of the process runs between batches. */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
@@ -10,8 +10,8 @@ const UNANSWERED_MAX = 32
 
 /**
  * Sends batches in order, with up to `UNANSWERED_MAX` batches unanswered, and passes the answers to `take` in order.
- * After a failure, sends no more batches, waits for the answers of all sent batches, and passes the answers before the
- * first failed answer to `take`. Then throws the error.
+ * After a failure, sends no more batches and waits for the answers of all sent batches. Calls `take` for the batches
+ * before the first failed batch. Then throws the error.
  */
 export async function pipelined<B, A>(
   clock: Clock,
@@ -73,7 +73,7 @@ export async function* batchesOfStream<T>(items: Iterable<T> | AsyncIterable<T>)
   if (batch.length > 0) yield batch
 }
 
-/** Yields batches of the places of all tasks that match a selection. Each batch has tasks of one cell. */
+/** Yields the places (key and cell) of all selected tasks, in batches. Each batch has tasks of one cell. */
 export async function* findPlaces(
   store: TaskStore,
   clock: Clock,
@@ -107,8 +107,9 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
 }
 
 /**
- * Returns the error of a bulk call that failed after `accepted` tasks were written. Returns the cause itself if no task
- * was written.
+ * Returns the error of a bulk call. `accepted` is the number of tasks in the batches before the failed batch. If it is
+ * 0, returns `error` itself. If the failed batch was written in part, its written tasks (`error.details.accepted`) are
+ * counted, too.
  */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)

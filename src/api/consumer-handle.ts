@@ -17,7 +17,7 @@ import type { TopicDefinition } from './topic-definition.ts'
 import type { TopicSettings } from './topic-settings.ts'
 import type { Consumer, ConsumeOptions } from './topic.ts'
 
-/** How long `stop` and `close` wait for running handlers. */
+/** How long `stop` and `close` wait for running handlers by default. */
 export const STOP_TIMEOUT = '20s'
 const CONCURRENCY = 64
 const BATCH_CONCURRENCY = 4
@@ -39,7 +39,7 @@ export interface ConsumeParts {
   readonly settings: TopicSettings
   readonly cluster: Cluster
   readonly rateLimiter: RateLimiter
-  /** The running consumers. */
+  /** The running consumers and HTTP pulls of all topics. Each one adds and removes itself. */
   readonly consumers: Set<Stoppable>
 }
 

@@ -112,7 +112,7 @@ export function schemaIsAsync(): TocsinError {
   )
 }
 
-/** Returns the same promise, whose rejection no longer counts as unhandled. The caller awaits the promise later. */
+/** Prevents an unhandled rejection of a promise that the caller awaits later. Returns the same promise. */
 export function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {})
   return promise

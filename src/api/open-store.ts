@@ -64,7 +64,7 @@ const WAIT_REPLICAS_MAX = 100
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
-/** A store, and the board of its cluster in the same database. Without a board, the process is in no cluster. */
+/** A store, and the cluster's board in the same database. A store in memory has no board and joins no cluster. */
 export interface OpenedStore {
   readonly store: TaskStore
   readonly board?: Board
@@ -111,7 +111,7 @@ async function openCenter(
   const ledger = await openPostgresLedger(postgres, options, surroundings, false)
   try {
     const { openRedisHints } = await import('../timetables/redis/open.ts')
-    // Each ledger has its own prefix: one Redis may serve several ledgers, and Tocsins without a ledger.
+    // Add the id of the ledger to the prefix: one Redis may serve several ledgers, and Tocsins without a ledger.
     const prefix = `${settings.prefix}:${ledger.id}`
     const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
     const makeSpare = () => polledTable(ledger, surroundings)

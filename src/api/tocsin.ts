@@ -135,7 +135,7 @@ export class Tocsin implements AsyncDisposable {
     await this.#cluster.open()
   }
 
-  /** Returns a topic by its definition, which producers and workers share, or by its name, with or without settings. */
+  /** Returns a topic. Takes a definition, which producers and workers can share, or a name with or without settings. */
   topic<In, Out>(definition: TopicDefinition<In, Out>): Topic<In, Out>
   topic<S extends StandardSchemaV1>(
     name: string,
@@ -161,7 +161,11 @@ export class Tocsin implements AsyncDisposable {
     return this.#parts.store.nowMs()
   }
 
-  /** @internal Returns how far the loading of hints lags; null without a ledger or a consumer in this process. */
+  /**
+   * Returns by how many ms the loading of hints lags behind the ledger's clock. Null without a ledger, or if this
+   * process does not pull the topic.
+   * @internal
+   */
   loaderLagMs(topic: string): number | null {
     return this.#parts.store.features.loaderLagMs(topic)
   }

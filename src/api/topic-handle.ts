@@ -68,7 +68,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#definition = definition
   }
 
-  /** Declares the topic for a client of a server: see `TopicSettings.declareForAll`. */
+  /** Declares the topic for all processes, on behalf of a client of a server. */
   async declareForAll(config: unknown): Promise<ConfigView> {
     this.#parts.checkOpen()
     return this.#parts.settings.declareForAll(config)
@@ -189,7 +189,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
-  /** @internal Used by servers: see `TopicWrites.scheduleValid`. */
+  /** @internal Used by servers: schedules the valid tasks of a batch and reports the invalid tasks. */
   scheduleValid(...given: Parameters<TopicWrites<In>['scheduleValid']>): Promise<void> {
     return this.#writes.scheduleValid(...given)
   }
@@ -199,7 +199,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     return this.#reads.overdueMs()
   }
 
-  /** @internal The number of pull requests that wait for a task. */
+  /** @internal The number of HTTP pulls of clients that wait for a task. */
   get waitingClaims(): number {
     return this.#httpPull?.httpPull.waitingCount ?? 0
   }

@@ -110,7 +110,7 @@ export class TopicReads<Out> {
       id: view.id,
       topic: this.#name,
       key: view.key,
-      // Return a payload that the schema refuses in its stored form: a refusal must not make a read fail.
+      // If the schema refuses the payload, return the payload as stored: a refusal must not make a read fail.
       payload: 'payload' in decoded ? decoded.payload : (decodePayload(view.body) as Out),
       dueAt: new Date(view.dueMs),
       // If the attempts of a task are used up, this is its last attempt, which `failures` already counts.

@@ -60,7 +60,7 @@ export class TopicSettings {
   readonly #declarations = new WriteQueue()
   /**
    * The configuration that `declareForAll` is about to store; null if there is none. It is in force while
-   * `declareForAll` creates the topic, so that the topic gets its `slotBy`.
+   * `declareForAll` creates the topic, so that the topic is created with the declared `slotBy`.
    */
   #pendingDeclaration: TopicConfig | null = null
 
@@ -271,7 +271,8 @@ export class TopicSettings {
   /** Creates the topic if it does not exist, and reads its record from the board. */
   async #ensureCurrent(): Promise<void> {
     await this.#ensureCreated()
-    // Read the record: another node may have just changed it, and with an old copy a needed change could be skipped.
+    // Read the record again: another node may have just changed it. The caller compares the wanted values with the
+    // record, and would skip a needed change if the copy of the record were old.
     await this.#configs.refresh()
   }
 
@@ -300,7 +301,10 @@ export class TopicSettings {
     )
   }
 
-  /** Logs a warning and emits 'drift' for each code value that is not in force. Does not repeat unchanged values. */
+  /**
+   * Logs a warning and emits 'drift' for each code value that is not in force. Does nothing if these values are the
+   * same as at the last call.
+   */
   #announceDrift(): void {
     const rows = driftOf(this.#layer, this.view().effective)
     const drift = JSON.stringify(rows)

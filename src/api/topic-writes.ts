@@ -35,7 +35,7 @@ interface Write<T> {
  * bulk-writes.ts. Each write first checks that the Tocsin is open.
  *
  *   With a transaction of the caller, it writes in that transaction at once.
- *   Without one, it waits while the topic is being created, because another node may choose another `slotBy`, and
+ *   Without one, it waits while the topic is being created, because the node that creates the topic fixes `slotBy`, and
  *   `slotBy` decides the cells. Then it calls the store. Writes reach the store in call order (`queue`).
  */
 export class TopicWrites<In> {
@@ -201,9 +201,9 @@ export class TopicWrites<In> {
   }
 
   /**
-   * Returns the answer of a write in the caller's transaction after the topic was created. The write itself does not
-   * wait for the creation, because the transaction may have ended by then. Rejects if the topic was created with
-   * another `slotBy`: then the write used the wrong cells.
+   * Waits until the topic is created, then returns the answer of a write in the caller's transaction. The write itself
+   * does not wait for the creation, because the transaction may have ended by then. Rejects if the topic was created
+   * with another `slotBy`: then the write used the wrong cells.
    */
   #checkedOnceCreated<T>(written: Promise<T>): Promise<T> {
     const { settings } = this.#parts

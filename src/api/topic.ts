@@ -121,7 +121,10 @@ export interface Topic<In, Out> {
     when: (When & { readonly shift?: undefined }) | Shift,
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
-  /** Finds the live or dead task of a key; with a ledger, also its last ended task. Returns null if there is none. */
+  /**
+   * Returns the live task of a key, or else its dead task. With a ledger, also finds tasks that are done, cancelled or
+   * obsolete, and returns the last one. Returns null if there is no task.
+   */
   get(key: string): Promise<TaskInfo<Out> | null>
   /**
    * Returns one page of tasks, earliest first. Pass the returned `cursor` to get the next page; it is null if there are

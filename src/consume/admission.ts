@@ -73,8 +73,8 @@ export class Admission<Out> {
 
   /**
    * Returns false and gives the task back if the task was cancelled or replaced, or if its lease may have expired. If
-   * another process holds the task by now, giving it back changes nothing: the store answers 'stale'. Call this again
-   * each time after a schema or a guard was awaited.
+   * another process holds the task by now, giving it back changes nothing: the store answers 'stale'. Callers check
+   * again after each await of a schema or a guard.
    */
   isStillOurs(held: HeldTask): boolean {
     const { clock, settings } = this.#parts
@@ -98,8 +98,9 @@ export class Admission<Out> {
 
 /**
  * Returns false if the task was cancelled or replaced, or if its lease has expired or is about to expire: another
- * process may then claim the task. The lease counts from before the claim was sent. This check stops a process that was
- * suspended, or whose event loop was blocked, from running tasks that it lost.
+ * process may then claim the task. The lease is counted from before the claim was sent, so for this process it never
+ * ends later than for the store. This check stops a process that was suspended, or whose event loop was blocked, from
+ * running tasks that it lost.
  */
 function isOurs({ claim, trustedUntilMs, isFenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
   if (isFenced) return false

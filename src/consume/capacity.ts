@@ -28,28 +28,31 @@ import type { Settings } from '../values/config.ts'
 import { RateMeter } from './rate-meter.ts'
 
 /**
- * The prefetch is limited to what the consumer finishes in PREFETCH_MS at the measured rate, to what it finishes in a
- * tenth of the lease, and to PREFETCH_BATCHES batches.
+ * The prefetch is the number of tasks that the consumer finishes, at the measured rate, in PREFETCH_MS or in a tenth of
+ * the lease if that is shorter. It is never more than PREFETCH_BATCHES batches.
  */
 const PREFETCH_MS = 100
 const PREFETCH_BATCHES = 4
 
-/** A consumer with more than this many batches of unrecorded outcomes claims nothing more. */
+/**
+ * A consumer claims nothing while it has too many unrecorded outcomes: more than this number times the batch size, or
+ * times the number of permits if that is larger.
+ */
 const UNRECORDED_BATCHES = 4
 
 /**
- * The share of one claim is the free capacity divided by this number. If one claim took all capacity, the other cells
- * would wait for the answer of that claim. After a stall, their overdue tasks would arrive one round trip after the
- * other. A share is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
+ * One claim may reserve the free capacity divided by this number, its share. If one claim reserved all capacity, the
+ * claims of other cells would wait for its answer. After a stall, the overdue tasks of many cells would then arrive one
+ * round trip after another. A share is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
  */
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
 /**
  * The smallest reservation of a claim. If recent claims returned few tasks, a claim reserves only twice their average,
- * but never less than this. Small reservations let claims of many cells run at once. With large ones only four fit, and
- * due tasks of the other cells would wait for slow answers. If a claim returns all that it reserved, the next claim may
- * reserve twice as much.
+ * but never less than this number. Small reservations let the claims of many cells run at once. With large
+ * reservations, only CLAIMS_AT_ONCE claims fit, and due tasks of other cells wait for slow answers. If a claim returns
+ * as many tasks as it reserved, the next claim may reserve twice as many.
  */
 const SHARE_LEAST = 4
 const WEIGHT_OF_NEWEST = 0.2
@@ -88,8 +91,8 @@ export class Capacity {
   #alone: 'no' | 'wanted' | 'taken' = 'no'
   #aloneSinceMs = 0
   /**
-   * The latest end of the state 'wanted' or 'taken', one lease after it began: neither a long handler nor a hanging
-   * suspect may delay other tasks for longer.
+   * The monotonic time at which the state 'wanted' or 'taken' ends at the latest: one lease after it began. So neither
+   * a long handler nor a hanging suspect delays other tasks for longer.
    */
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
@@ -137,7 +140,8 @@ export class Capacity {
   }
 
   /**
-   * Reserves capacity for a claim. Returns null if there is no capacity; then `whenFree` is called when there is some.
+   * Reserves capacity for a claim. Returns null if there is no capacity or the rate limit is reached. `whenFree` is
+   * called when there is capacity again. `nextMs` returns when the rate limit allows the next claim.
    */
   reserve(whenFree: () => void): LanesReservation | null {
     const { batchSize } = this.#settings()
@@ -155,7 +159,8 @@ export class Capacity {
   /**
    * Reserves the whole consumer for one suspect until the suspect ends, but for at most one lease, because a hanging
    * suspect must not delay other tasks for longer. Afterwards ordinary tasks get as much time as the suspect took.
-   * Returns null if the suspect has to wait; then `whenIdle` is called when the consumer is idle.
+   * Returns null if the suspect has to wait. If it waits for an idle consumer, `whenIdle` is called when the consumer
+   * is idle. Otherwise `nextAloneMs` returns when to try again.
    *
    * A suspect can be blamed for a lost lease only if it ran alone, so it waits until the consumer is idle. A consumer
    * whose handlers run longer than a lease may never be idle, and suspects would wait forever. After one lease of
@@ -195,7 +200,7 @@ export class Capacity {
   /** Ends the reservation of a suspect that ended, so that ordinary tasks run again. Other handlers may still run. */
   endAlone(suspect: SuspectReservation): void {
     // If this suspect ran longer than its reservation, the current reservation may belong to another suspect. Do not
-    // end it.
+    // end the reservation of another suspect.
     if (this.#alone === 'taken' && suspect === this.#lastSuspect) this.#endAlone()
     this.offer()
   }
@@ -258,7 +263,8 @@ export class Capacity {
     const nowMs = this.#clock.monotonicNow()
     const neverIdle = this.#alone === 'wanted'
     this.#alone = 'no'
-    // The suspect that waited for a whole lease runs next, so ordinary tasks get no time before it.
+    // A suspect that waited for a whole lease runs next. After a suspect that ran, ordinary tasks get as much time as
+    // the suspect took.
     if (neverIdle) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
     else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
     // Each puller computes a new time for its next call of `reserveAlone`.
@@ -272,7 +278,8 @@ export class Capacity {
   }
 
   /**
-   * Returns the part of the capacity for one claim. A batch handler gets all of it, because full batches are cheaper.
+   * Returns the part of the free capacity that one claim may reserve. For a batch handler, one claim may reserve all of
+   * the capacity, because full batches are cheaper.
    */
   #share(): number {
     const free = this.#free()
@@ -292,11 +299,11 @@ export class Capacity {
     const { batchSize, mergeMs } = this.#settings()
     if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#permits)) return 0
     const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
-    // A claim of less than a batch could split the tasks of one prefix, although they fit into one batch.
+    // Wait until a whole batch fits: a smaller claim could split tasks of one prefix that fit into one batch.
     if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
-    // No permit is free, and the prefetch is not full. Refill the prefetch in large pieces, not task by task.
+    // No permit is free, so claim only for the prefetch. Refill the prefetch when half of it is used, not task by task.
     const gap = prefetch + free
     return gap * 2 >= prefetch ? Math.max(0, gap) : 0
   }

@@ -33,12 +33,13 @@ export interface AnsweredClaim extends SentClaim {
 /**
  * Makes the claim requests of one topic.
  *
- * A claim that failed may have taken effect, and only its reply may be lost. The claimer keeps the failed request and
+ * A failed claim may have taken effect: perhaps only its reply was lost. The claimer keeps the failed request and
  * repeats it as the next claim of the same cell. The repeated request returns the tasks that the first one took. After
- * one lease the claimer drops the request, because the tasks were rescued by then.
+ * one lease the claimer drops the request, because the lease of these tasks has expired by then.
  *
- * The caller sends the request itself (`store.claim`) and holds the tasks right after its own await. With another async
- * function in between, a fence could arrive after the reply and before the tasks are held, and would be lost.
+ * The claimer does not send requests. The caller sends them (`store.claim`) and registers the claimed tasks right after
+ * its own await. With another async function in between, the notice that a task was cancelled or replaced could arrive
+ * after the reply but before the task is registered, and would be lost.
  */
 export class Claimer {
   readonly #parts: ClaimerParts
@@ -52,7 +53,10 @@ export class Claimer {
     this.#parts = parts
   }
 
-  /** Returns the claim to send next. A repeated request keeps its own limit and lease, and may return more than `limit`. */
+  /**
+   * Returns the claim to send next. A repeated request keeps its own limit and lease, so it may return more than
+   * `limit` tasks.
+   */
   next(cell: number, limit: number, from: ClaimSource, leaseMs: number): SentClaim {
     return this.#takeUnanswered(cell, from) ?? this.#newClaim(cell, limit, from, leaseMs)
   }

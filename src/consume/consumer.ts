@@ -15,7 +15,8 @@
  *       │                   (lease, late policy, payload)                    │
  *       └── settle, in batches ── settler ◀── outcome ◀── held tasks ◀───────┘
  *
- * The queue is small. A queued task starts when a permit becomes free. On stop and pause, queued tasks are given back.
+ * The queue is small. A queued task starts when a permit (the right to one handler call) becomes free. On stop and
+ * pause, queued tasks are given back.
  */
 import { cellsOfSlot, prefixOf } from '../values/cell.ts'
 import { sleep } from '../clock.ts'
@@ -47,7 +48,7 @@ export interface StopReport {
   readonly released: number
 }
 
-/** The limit and source of a claim that takes no tasks and only rescues tasks with expired leases. */
+/** A claim with this limit takes no tasks. It only makes tasks with expired leases available again. */
 const NO_TASKS = { limit: 0, from: 'lanes' } as const
 
 const BEGIN_TRIES = 3
@@ -92,8 +93,8 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#heldTasks.fence(cell, key, stamp, cause),
       limit: (cell, key, stamp, endMs) => this.#heldTasks.limit(cell, key, stamp, endMs),
-      // A fence may have been missed, so give the queued tasks back. The store answers 'stale' for a task that was
-      // replaced; the other tasks are due again at once.
+      // A notice that a queued task was cancelled or replaced may have been lost, so give the queued tasks back. The
+      // store answers 'stale' for a replaced task, and ends a cancelled task. The other tasks are due again at once.
       missed: () => this.#giveBackQueue(),
     })
     this.deal()
@@ -142,7 +143,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       this.#pullers.set(slot, puller)
       puller.start()
     }
-    // `forgetWaiters` dropped the callbacks of the remaining pullers, too.
+    // Start a pass of each puller, because `forgetWaiters` also dropped the callbacks of the remaining pullers.
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
@@ -178,14 +179,15 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   async claim(cell: number, reservation: Reservation | null): Promise<Claim> {
     const { store, clock, settings } = this.#parts
     const { limit, from } = reservation ?? NO_TASKS
-    // After a stall, a claim of this process must not rescue tasks that this process holds: extend their leases first.
+    // After a stall, leases of this process may have expired. A claim takes tasks with expired leases away from their
+    // holders, so extend the leases of this process first.
     this.#heldTasks.renew()
     const sent = this.#claimer.next(cell, limit, from, settings().leaseMs)
     let claim: Claim | null = null
     let taken = 0
     try {
       claim = await store.claim(sent.at, sent.request)
-      // Nothing is awaited before the tasks are held: a fence finds only held tasks.
+      // Await nothing before the tasks are held: a `fence` call that arrives earlier would not find its task.
       this.#reporter.poisoned(claim.poisoned)
       taken = claim.tasks.length
       if (taken > 0) {
@@ -206,7 +208,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Passes the time of the timetable's clock, which a claim of one puller returned, to all pullers. */
+  /** Called with the time of the timetable's clock in the reply to a claim. Passes this time to all pullers. */
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
@@ -224,6 +226,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   /**
    * Runs a suspect. Its start is recorded first, because a lost lease is blamed only on a task whose start is recorded.
+   * If other handlers run at the same time, the start is not recorded.
    */
   async #runAlone(held: HeldTask, reservation: SuspectReservation): Promise<void> {
     const isOurs = reservation.isAmongOthers || (await this.#begin(held))
@@ -235,8 +238,8 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   /**
-   * Records that a suspect starts, and returns whether the claim still holds it. A failed call is retried, because it
-   * may have taken effect, and a recorded start without a run could make the task poison.
+   * Records that a suspect starts, and returns whether the claim still holds it. A failed call is retried: the start
+   * may be recorded already, and a recorded start without a run could make the task poison.
    */
   async #begin({ claim, entry }: HeldTask): Promise<boolean> {
     const { store, clock } = this.#parts
@@ -256,8 +259,8 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   /**
-   * Starts queued tasks. A batch handler starts one turn of the event loop later, so that one batch gets what all
-   * pullers claimed at the same moment.
+   * Starts queued tasks. A batch handler starts one turn of the event loop later, so that one batch gets the tasks that
+   * all pullers claimed at the same moment.
    */
   #start(): void {
     if (!this.#parts.batched) return this.#startNow()

@@ -14,10 +14,13 @@ const ABORT_MESSAGES: Record<AbortCode, string> = {
 }
 
 export interface Context {
-  /** Aborts when the handler's outcome can no longer be recorded. `signal.reason.code` tells why. */
+  /**
+   * Aborts if the handler timed out, if the consumer was stopped, or if every task of the call was cancelled or lost
+   * its lease. `signal.reason.code` tells which.
+   */
   readonly signal: AbortSignal
   readonly logger: Logger
-  /** Set if the topic has a ledger and `transaction: true`. Writes through `tx` commit together with the outcome. */
+  /** Set if the consumer has `transaction: true`. Writes through `tx` commit together with the outcome. */
   readonly tx?: Tx
 }
 
@@ -30,7 +33,7 @@ export interface TransactionContext extends Context {
 export class HandlerCall implements HeapMember {
   readonly key: string
   readonly tasks: readonly HeldTask[]
-  /** How many of the consumer's permits the call takes. */
+  /** How many of the consumer's permits the call takes. A permit is the right to one concurrent handler call. */
   readonly permits: number
   readonly timeoutMs: number
   readonly context: Context
@@ -95,7 +98,8 @@ export class HandlerCall implements HeapMember {
   }
 
   /**
-   * Marks one task of the call as fenced. The signal aborts only when no task is left whose outcome can be recorded.
+   * Marks one task of the call as cancelled, replaced or lost. Aborts the signal when all tasks of the call are marked
+   * or have their outcome.
    */
   fence(task: HeldTask, code: AbortCode): void {
     task.isFenced = true

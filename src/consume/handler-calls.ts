@@ -38,8 +38,8 @@ export class HandlerCalls {
   }
 
   /**
-   * Opens a call and starts its timeout. A call of a guard or a schema takes no permits, because its tasks have theirs
-   * already.
+   * Opens a call and starts its timeout. A call of a guard or a schema takes no permits, because the worker has already
+   * taken permits for its tasks.
    */
   open(tasks: readonly HeldTask[], permits: number): HandlerCall {
     const call = new HandlerCall(tasks, permits, this.#timeoutMs(), this.#logger)
@@ -87,7 +87,8 @@ export class HandlerCalls {
   #close(call: HandlerCall): void {
     this.#running.remove(call)
     this.#capacity.release(call.permits)
-    // The prefetch follows from the measured rate of finished tasks. Calls of guards and schemas do not count.
+    // Count finished tasks: their rate determines the prefetch. Calls of guards and schemas take no permits and do not
+    // count.
     if (call.permits > 0) this.#capacity.finished(call.tasks.length)
   }
 }

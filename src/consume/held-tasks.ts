@@ -28,7 +28,7 @@ export class HeldTasks {
   readonly #reporter: Reporter
   readonly #settler: Settler
   readonly #renewer: Renewer
-  /** Claims by cell and stamp, to find the task that a fence names. */
+  /** Claims by cell and stamp, to find the task that a call of `fence` or `limit` names. */
   readonly #claims = new Map<string, HeldClaim>()
   /** The number of outcomes that were not recorded because the claim no longer held the task. */
   staleCount = 0
@@ -79,7 +79,7 @@ export class HeldTasks {
     this.conclude(held, settleOutcomeOf(verdict, held.entry.failures, settings().retry, random.fraction()))
   }
 
-  /** Records an outcome, unless the task has one already, because it timed out or was given back. */
+  /** Records an outcome. Does nothing if the task already has an outcome, for example after a timeout. */
   conclude(held: HeldTask, outcome: SettleOutcome): void {
     if (held.isEnded) return
     held.isEnded = true
@@ -99,9 +99,9 @@ export class HeldTasks {
   /** Marks a held task that was cancelled or replaced. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
     const held = this.#find(cell, key, stamp)
-    // A task with a decided outcome is not marked as replaced, because 'replaced' may only mean that its lease is in
-    // doubt. The answer to the settlement tells whether the outcome counts, and the mark would suppress the event of a
-    // retry. A cancelled task is marked, because no retry follows.
+    // The mark suppresses the 'retry' event. If the outcome is decided already, do not mark the task as replaced:
+    // 'replaced' may only mean that its lease is in doubt, and the store's answer to the outcome tells whether the
+    // outcome counts. Mark a cancelled task, because no retry follows.
     if (held === undefined || (held.isEnded && cause === 'replaced')) return
     held.isFenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')

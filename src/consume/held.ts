@@ -15,8 +15,8 @@ export class HeldClaim implements HeapMember {
   readonly leaseMs: number
   readonly tasks: readonly HeldTask[]
   /**
-   * The monotonic end of the lease, counted from before the claim was sent. No other process can have the tasks
-   * earlier.
+   * The monotonic end of the lease, counted from before the claim was sent. No other process can claim the tasks before
+   * this time.
    */
   trustedUntilMs: number
   /** The number of extensions sent so far. Only the answer to the newest extension may raise `trustedUntilMs`. */

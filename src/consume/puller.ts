@@ -1,7 +1,8 @@
 /**
  * The pull job of one slot. It sleeps until a task of one of its cells is due, claims as many tasks as there is
- * capacity for, and hands the tasks to its host. A wake shortens the sleep. The puller does not poll for tasks: the
- * periodic look at each cell only protects against a lost wake and a clock that jumps.
+ * capacity for, and hands the tasks to its host. A wake, the timetable's notice of an earlier ring time, shortens the
+ * sleep. The puller does not poll for tasks: the periodic look at each cell only protects against a lost wake and a
+ * clock that jumps.
  *
  * All times are monotonic milliseconds of this process. They are computed from the timetable's answers ('rings in 250
  * ms'), never from this machine's wall clock.
@@ -19,18 +20,18 @@ const RETRY_MS_MAX = 5_000
 /** The host of a puller: a consumer, or the pending HTTP pulls of a topic. `R` is a reservation of capacity. */
 export interface PullerHost<R> {
   /**
-   * Reserves capacity for a claim. Returns null if the host is full, paused or rate limited; `whenFree` is called when
-   * the puller may try again.
+   * Reserves capacity for a claim. Returns null if the host is full, paused or rate limited. The puller tries again
+   * when `whenFree` is called, or at the time of `nextReserveMs`.
    */
   reserve(whenFree: () => void): R | null
   /**
-   * Reserves capacity for one suspect. Returns null if the suspect has to wait; `whenIdle` is called when the puller
-   * may try again.
+   * Reserves capacity for one suspect. Returns null if the suspect has to wait. The puller tries again when `whenIdle`
+   * is called, or at the time of `nextAloneMs`.
    */
   reserveAlone(whenIdle: () => void): R | null
   /**
-   * Claims the tasks of a reservation and takes them over. Capacity that was not used is free again. A claim without a
-   * reservation takes no tasks and only rescues tasks with expired leases.
+   * Claims tasks for a reservation and runs or delivers them. Reserved capacity that was not used is free again. A
+   * claim without a reservation takes no tasks. It only makes tasks with expired leases available again.
    */
   claim(cell: number, reservation: R | null): Promise<Claim>
   /** Returns when the cell's next task rings and its next lease ends, without claiming. */
@@ -42,7 +43,7 @@ export interface PullerHost<R> {
    * first.
    */
   nextAloneMs(whenIdle: () => void): number
-  /** Called at the end of a pass: offers capacity that this puller did not need to the next puller. */
+  /** Called at the end of a pass. Offers the capacity that this puller did not need to the next puller. */
   passOn(): void
   onError(error: unknown): void
 }
@@ -52,7 +53,10 @@ interface CellTimes {
   ringMs: number
   /** The time of `ringMs` on the timetable's clock. */
   ringRecordMs: number
-  /** The earliest ring of the wakes since the last claim was sent. The answer to that claim may not include it. */
+  /**
+   * The earliest ring time of the wakes that arrived after the last claim was sent; Infinity if there were none. The
+   * answer to that claim may not take these wakes into account.
+   */
   wokenMs: number
   wokenRecordMs: number
   suspectMs: number
@@ -128,9 +132,9 @@ export class Puller<R> {
   }
 
   /**
-   * Makes cells due whose ring time the timetable's clock has reached. A claim of another puller just returned
-   * `recordMs`. This puller's own estimate of that clock lags by up to a millisecond: without this call, tasks of one
-   * moment would arrive in as many batches as there are pullers.
+   * Called when a claim of any puller returned `recordMs`, the time of the timetable's clock. Makes the cells due whose
+   * ring time has come by that clock. This puller's own estimate of that clock lags by up to a millisecond. Without
+   * this call, tasks with the same ring time would arrive in one batch per puller.
    */
   reached(recordMs: number): void {
     const nowMs = this.#clock.monotonicNow()
@@ -210,7 +214,7 @@ export class Puller<R> {
     }
     const isDue = times.ringMs <= nowMs
     const reservation = isDue ? this.#host.reserve(this.nudge) : null
-    // A claim rescues tasks with expired leases even if there is no capacity for tasks.
+    // A claim makes tasks with expired leases available again, even if there is no capacity to take tasks.
     if (reservation !== null || times.leaseEndMs <= nowMs) await this.#claim(cell, times, reservation)
     else if (times.lookMs <= nowMs) await this.#look(cell, times)
     return !isDue ? 'waits' : reservation === null ? 'no-capacity' : 'pulled'
@@ -250,7 +254,10 @@ export class Puller<R> {
     return (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }
 
-  /** Applies a wake that arrived after the last claim was sent, if it rings earlier than the answer to that claim. */
+  /**
+   * Applies the wakes that arrived after the last claim was sent, if their ring time is earlier than the ring time in
+   * the answer to that claim.
+   */
   #takeWake(times: CellTimes): void {
     if (times.wokenMs >= times.ringMs) return
     times.ringMs = times.wokenMs
@@ -258,15 +265,15 @@ export class Puller<R> {
   }
 
   /**
-   * Returns the time of the next pass. If the host has no capacity, it nudges the puller once it has some; until then,
-   * tasks that are due do not wake the puller.
+   * Returns the time of the next pass. If the host has no capacity (`isStarved`), tasks that are due do not determine
+   * this time: the host calls `nudge` when it has capacity.
    */
   #nextMs(isStarved: boolean): number {
     const nowMs = this.#clock.monotonicNow()
     let nextMs = isStarved ? this.#host.nextReserveMs() : NEVER
     for (const times of this.#times.values()) {
       const ringMs = isStarved && times.ringMs <= nowMs ? NEVER : times.ringMs
-      // A suspect that is due waits until the host is idle. The host nudges the puller, or returns when to try again.
+      // A suspect that is due waits until the host is idle. The host calls `nudge`, or returns when to try again.
       const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this.nudge) : times.suspectMs
       const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
       nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))

@@ -18,14 +18,14 @@ interface Group {
 }
 
 /**
- * The maximum number of concurrent rounds of calls. Several rounds keep a distant store busy; the limit makes batches
- * grow under load.
+ * The maximum number of concurrent rounds. A round sends one call per cell. Several rounds keep a distant store busy;
+ * the limit makes batches grow under load.
  */
 const ROUNDS_MAX = 4
 
 /**
  * Records outcomes in batches, with one call per cell. A batch contains the outcomes that were decided during one turn
- * of the event loop, or while ROUNDS_MAX rounds of calls were under way.
+ * of the event loop, or while ROUNDS_MAX rounds were under way.
  *
  * A failed call is retried until the lease of its claim ends. A retry is safe, because the store answers 'stale' for a
  * task that is settled already. If the retries end without success, no task is lost: the lease expires, and the task is
@@ -121,7 +121,10 @@ export class Settler {
     await this.#record(group, failures)
   }
 
-  /** Drops the outcomes whose lease has expired: their tasks are rescued, and another process may have them. */
+  /**
+   * Drops the outcomes of tasks whose lease has expired, because another process may have claimed these tasks. Reports
+   * the dropped outcomes as 'stale'.
+   */
   #stillTrusted({ at, items }: Group): Group {
     const nowMs = this.#clock.monotonicNow()
     const trusted = items.filter(({ task }) => task.claim.trustedUntilMs > nowMs)

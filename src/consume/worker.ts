@@ -3,8 +3,8 @@
  *
  *   admission (held? late? payload fits?) ──▶ guard ──▶ handler ──▶ verdict ──▶ held tasks, which record the outcome
  *
- * A failure of a handler is never mistaken for a failure of the store: a performer converts everything that the user's
- * code does into a verdict, and only the settler handles a store that fails.
+ * The performer wraps the user's code and converts each result and each error into a verdict. So an error of a handler
+ * is never mistaken for an error of the store.
  */
 import { type Clock, sleep } from '../clock.ts'
 import type { Task } from '../task.ts'
@@ -35,7 +35,7 @@ export interface WorkerParts<Out> extends AdmissionParts<Out>, TransactionalCall
   readonly isTransactional: boolean
 }
 
-/** A `quiet` that still waits for handlers after this time is logged. */
+/** `quiet` logs a warning if it still waits for handlers after this time. */
 const LOGGED_AFTER_MS = 1_000
 
 export class Worker<Out> {
@@ -152,7 +152,7 @@ export class Worker<Out> {
     else await this.#call([admitted])
   }
 
-  /** Returns the tasks that the guard accepts. The caller has taken their permits. */
+  /** Returns the tasks that the guard accepts. The caller has already taken permits for all tasks. */
   async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
     if (this.#isStopped) {
       for (const { held } of admitted) this.#heldTasks.giveBack(held)

@@ -37,7 +37,7 @@ export function overTx(): TocsinError {
   return badTx('the transaction is over; write while it is open')
 }
 
-/** Restores PostgreSQL's own error if the ORM adds the whole statement to the message or hides the code. */
+/** Creates an error with PostgreSQL's own message and code. Some ORMs add the whole statement or hide the code. */
 export function postgresError(message: string, code: unknown, cause: unknown): Error {
   return Object.assign(new Error(message, { cause }), { code })
 }

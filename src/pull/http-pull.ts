@@ -93,8 +93,8 @@ export class HttpPull {
   }
 
   /**
-   * Extends leases. Without a ledger, a lease belongs to a whole claim, so all tasks of that claim in the same cell are
-   * extended, too.
+   * Extends leases. Without a ledger, all tasks that one claim took from a cell share one lease, so the leases of the
+   * other tasks of that claim are extended, too.
    */
   async extend(items: readonly KeyAndToken[], leaseMs: number): Promise<('extended' | 'stale')[]> {
     const { store } = this.#parts

@@ -40,8 +40,8 @@ export interface PullReservation {
 const IDLE_MS = 60_000
 const PULLERS = 16
 /**
- * The minimum share of one claim in a pull. The shares are small so that all pullers claim at the same time, but a
- * smaller share is not worth a call.
+ * The minimum part of a pull's limit that one claim reserves. The parts are small so that all pullers can claim at the
+ * same time, but a call for fewer tasks than this is not worth its cost.
  */
 const SHARE_MIN = 8
 
@@ -177,7 +177,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Does nothing: a pull with tasks is answered when its last claim returns. */
+  /** Does nothing: `#deliver` calls the waiting pullers after each claim. */
   passOn(): void {}
 
   onError(error: unknown): void {
@@ -224,7 +224,8 @@ export class PendingPulls implements PullerHost<PullReservation> {
     )
     this.#unwatch = store.watch(topic, {
       wake: (cell, ...ring) => this.#pullers[cell % PULLERS]?.wake(cell, ...ring),
-      // The client that holds the task is not in this process. The answer to its next settle or extend is 'stale'.
+      // The client that holds the task is not in this process, so no handler can be aborted. If the task was replaced,
+      // the client's settle is answered with 'stale'.
       fence: () => {},
       limit: () => {},
       missed: () => this.reconfigure(),
@@ -234,8 +235,8 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 
   /**
-   * Answers a complete pull after one turn of the event loop. By then, claims that may return more tasks of the same
-   * moment are under way.
+   * Waits for one turn of the event loop, then answers the pull if it is still complete. In that turn, pullers may
+   * start claims for more tasks with the same ring time.
    */
   #answerSoon(pull: PendingPull): void {
     if (!pull.isComplete) return
@@ -259,5 +260,5 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 }
 
-/** The limit and source of a claim that takes no tasks and only rescues tasks with expired leases. */
+/** A claim with this limit takes no tasks. It only makes tasks with expired leases available again. */
 const NO_TASKS = { limit: 0, from: 'lanes' } as const

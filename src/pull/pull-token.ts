@@ -2,8 +2,8 @@ import { TocsinError } from '../errors.ts'
 
 /**
  * Proves to any process that shares the store that a client holds a task: the token names the task's cell and the
- * claim. Clients treat the token as opaque. It need not be signed: it allows no more than the right to consume the
- * topic does, and the store checks whether the claim still holds the task.
+ * claim. Clients treat the token as opaque. The token need not be signed: a client that may use tokens may also claim
+ * all tasks of the topic, and the store checks whether the claim still holds the task.
  */
 export interface PullToken {
   readonly cell: number

@@ -15,6 +15,7 @@ export interface Pulled {
   readonly req: string
   /** The time of the timetable's clock when the task was claimed. */
   readonly firedMs: number
+  /** The end of the lease on the timetable's clock. */
   readonly leaseUntilMs: number
   /** The monotonic time when the claim was first sent. No other process has the task before `sentMs + leaseMs`. */
   readonly sentMs: number
@@ -30,13 +31,14 @@ export interface PulledTasksParts {
 }
 
 /**
- * A task is given back if more than this part of its lease has passed before it is handed out, because the rest is too
- * short.
+ * A task is given back if more than this part of its lease has passed before it is handed out, because the rest of the
+ * lease is too short for the client.
  */
 const SPENT_SHARE = 0.5
 
 /**
- * The tasks between their claim and their client. Hands out the tasks that may start, and gives back all other tasks.
+ * Tasks that are claimed for clients and not handed out yet. Hands out the tasks that may start, and settles or gives
+ * back all other tasks.
  */
 export class PulledTasks {
   readonly #parts: PulledTasksParts
@@ -73,8 +75,8 @@ export class PulledTasks {
   }
 
   /**
-   * Returns the tasks whose leases are long enough to hand them out, and gives back the other tasks. A pull waits for
-   * all its claims, so too much of the first claim's lease may have passed.
+   * Returns the tasks whose remaining leases are long enough for the client, and gives back the other tasks. A pull
+   * waits for all its claims, so too much of the first claim's lease may have passed.
    */
   fresh(tasks: readonly Pulled[]): Pulled[] {
     const spent = tasks.filter((task) => this.#isSpent(task))
@@ -144,7 +146,7 @@ export class PulledTasks {
 
   /**
    * Records the start of a suspect before it is handed out. A lost lease is blamed only on a task whose start is
-   * recorded.
+   * recorded. Returns no task if the claim no longer holds the suspect.
    */
   async #begun(at: CellAddress, tasks: Pulled[]): Promise<Pulled[]> {
     const [suspect] = tasks

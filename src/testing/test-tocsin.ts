@@ -23,8 +23,8 @@ const START = '2026-01-01T00:00:00Z'
 const PATIENCE = '1s'
 
 /**
- * The interval at which pullers look for lost wakes. No wake is lost in this process, so once a day is enough and keeps
- * the `advance` of a year fast.
+ * The interval at which pullers look for due tasks of which they were not notified. No notice is lost in this process,
+ * so once a day is enough and keeps the `advance` of a year fast.
  */
 const LOOK_MS = 86_400_000
 
@@ -71,8 +71,8 @@ export class TestTocsin extends Tocsin {
   }
 
   /**
-   * Closes this Tocsin. Moves the virtual clock until it is closed, so that waiting for a hanging handler takes no real
-   * time.
+   * Closes this Tocsin. Moves the virtual clock until this Tocsin is closed, so that waiting for a hanging handler
+   * takes no real time.
    */
   override async close(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     const closed = super.close(options)
@@ -109,8 +109,8 @@ export class TestTocsin extends Tocsin {
   }
 
   /**
-   * Resolves when nothing more happens until the clock moves: no task is claimed, and no code waits for a turn of the
-   * event loop.
+   * Resolves when nothing more happens until the clock moves: no task is claimed and unsettled, and no code waits for a
+   * turn of the event loop. Also resolves after `patience` without a claim or an outcome.
    */
   async #quiet(): Promise<void> {
     let steps = this.#timetable.steps
