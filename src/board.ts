@@ -4,18 +4,18 @@
  * Redis. So whenever a task can be claimed, the board can be read. The adapters of this port are in boards/, and beside
  * the adapters of timetables and ledgers.
  *
- * Each node publishes a card and sends heartbeats (beats). The board counts the beats of each node. From these counters
- * and its own monotonic clock, each reader decides which nodes are alive (cluster/liveness.ts).
+ * Each node publishes a card and sends heartbeats (beats). The board has a counter per node, which every beat of the
+ * node increases. From these counters and its own monotonic clock, each reader decides which nodes are alive
+ * (cluster/liveness.ts).
  *
- * When a reply is lost, `beat`, `leave`, `bury`, `create`, `putToken` and `dropToken` may be retried: the second call
- * changes nothing that matters. `change` may be retried, too: the retry finds the first call's change by `changeId`,
- * and returns `isOurs` true.
+ * All calls may be retried when a reply is lost. A second `beat`, `leave`, `bury`, `create`, `putToken` or `dropToken`
+ * does no harm. A second `change` finds the first call's change by `changeId`, and returns `isOurs` true.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { TopicConfig } from './values/config.ts'
 import type { AccessToken } from './values/access-token.ts'
 
-/** The minimum number of changes of a topic that the history keeps. */
+/** The history of a topic keeps at least this many of its last changes. */
 export const CHANGES_KEPT = 100
 
 export interface NodeCard {
@@ -53,10 +53,10 @@ export interface Figures {
   readonly clockAheadMs: number | null
 }
 
-/** What a beat returns about each node, including the sender. */
+/** The state of one node. A beat returns the heartbeats of all nodes, including the sender. */
 export interface Heartbeat {
   readonly id: string
-  /** The node's beats, as counted by the board. */
+  /** The node's counter. Every beat of the node increases it. The first value is arbitrary. */
   readonly beats: number
   readonly edition: number
   /** The time since the node's last beat, by the board's clock. Used only until the reader has seen `beats` change. */

@@ -3,13 +3,13 @@
  * run the whole engine on a virtual clock.
  */
 export interface Clock {
-  /** The wall clock, in ms since 1970. It may step forward and back. Decides what is due; must not measure a wait. */
+  /** The wall clock, in ms since 1970. It may step forward and back. Use it for due times, never to measure a wait. */
   now(): number
   /** The monotonic clock, in ms since an arbitrary moment. It measures leases, deadlines and sleeps. */
   monotonicNow(): number
   /**
-   * Calls `ring` once, not earlier than `delayMs` from now. Returns a function that cancels the timer. A background
-   * timer does not keep the process alive.
+   * Calls `ring` once, not earlier than `delayMs` from now. Returns a function that cancels the timer. With
+   * `isBackground`, the timer does not keep the process alive.
    */
   after(delayMs: number, ring: () => void, isBackground?: boolean): () => void
   /** Resolves after the event loop has served timers and I/O. */
@@ -57,7 +57,7 @@ export function sleep(
   })
 }
 
-/** Returns `answer` with a timeout: rejects with `late()` after `withinMs`. An answer after the timeout is ignored. */
+/** Settles like `answer`, but rejects with `late()` if `answer` takes longer than `withinMs`. Then ignores `answer`. */
 export function withDeadline<T>(
   clock: Clock,
   withinMs: number,

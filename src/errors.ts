@@ -1,9 +1,9 @@
 /**
  * All error codes. Programs branch on a code, so a code never gets a second meaning.
  *
- * `means` describes the code; docs/errors.md repeats it, and a test compares the two. The message of one error is
- * written where it is thrown. `status` is the HTTP status of a server's answer. `retryable` is true if the same call
- * may succeed later.
+ * `means` describes the code. docs/errors.md repeats this description, and a test compares the two. The message of an
+ * error is written where the error is thrown. `status` is the HTTP status of a server's answer. `retryable` is true if
+ * the same call may succeed later.
  */
 export const ERROR_TABLE = {
   'bad-topic': {

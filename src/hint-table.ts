@@ -1,7 +1,7 @@
 /**
  * PORT. A hint table is a timetable that serves a ledger. It stores hints. A hint has a key and its ring time, but not
- * the task's body. When a key rings, the ledger decides whether its task is delivered. The adapters of this port are in
- * timetables/, beside the adapters of the timetable.
+ * the task's body. When a key rings (its ring time is reached), the ledger decides whether its task is delivered. The
+ * adapters of this port are in timetables/, beside the adapters of the timetable.
  */
 import type { Priority } from './task.ts'
 import type { Place, Timetable } from './timetable.ts'
@@ -15,7 +15,7 @@ export interface Hint extends Place {
   readonly isSuspect: boolean
 }
 
-/** A position in the order of hints, up to which hints have been read. The order is: ring time, then cell, then key. */
+/** A position in the order of hints: by ring time, then by cell, then by key. All hints up to here have been read. */
 export interface Frontier extends Place {
   readonly ringMs: number
 }
@@ -24,7 +24,7 @@ export interface Frontier extends Place {
 export interface Filling {
   /** Changes whenever the table may have lost hints: after it was wiped, restarted, or failed over to a replica. */
   readonly epoch: string
-  /** Null if the table may be empty. */
+  /** The table has all hints up to here. Null if no process has filled the table in this epoch. */
   readonly frontier: Frontier | null
 }
 
@@ -37,16 +37,17 @@ export interface HintTable extends Pick<
   /** The loader stops when the table has this many hints of a topic, and continues when some of them have rung. */
   readonly residentMax: number
   /**
-   * Puts hints into the table. Returns how many hints it changed. Use 'set' after a write: it replaces the hint of the
-   * key, and fences the lease holder. Use 'lower' after a read of the ledger, which may be outdated: it adds a hint if
-   * the key has no hint, replaces a waiting hint that rings later, and does not change a claimed hint.
+   * Puts hints into the table. Returns the number of changed hints. Mode 'set' is for use after a write: it replaces
+   * the hint of the key, and fences the lease holder (`Watcher.fence`). Mode 'lower' is for use after a read of the
+   * ledger, which may be outdated: it adds a hint if the key has no hint, replaces a waiting hint that rings later, and
+   * does not change a claimed hint.
    */
   put(topic: string, hints: readonly Hint[], mode: 'set' | 'lower'): Promise<number>
   /** Removes waiting hints. A claimed hint stays until its claim ends, and its lease holder is fenced. */
   cancel(topic: string, places: readonly Place[]): Promise<unknown>
   /** Removes hints, waiting or claimed. Fences the lease holders of claimed hints. */
   drop(topic: string, places: readonly Place[]): Promise<void>
-  /** Returns the number of hints, and the time when the first waiting hint rings. */
+  /** Returns the number of hints, and when the first waiting hint rings (`headMs`, null if no hint waits). */
   extent(topic: string): Promise<{ readonly count: number; readonly headMs: number | null }>
   /** Returns for each place whether the table has a hint of its key, waiting or claimed. */
   has(topic: string, places: readonly Place[]): Promise<boolean[]>
@@ -57,6 +58,9 @@ export interface HintTable extends Pick<
    */
   keepOnly(topic: string, cells: readonly number[]): void
   filling(topic: string): Promise<Filling>
-  /** Records that the table has all hints up to the frontier. If the epoch has changed, only returns false. */
+  /**
+   * Records that the table has all hints up to the frontier, and returns true. If the epoch has changed, does nothing
+   * and returns false.
+   */
   filledTo(topic: string, epoch: string, frontier: Frontier): Promise<boolean>
 }

@@ -32,7 +32,10 @@ import type { Frontier, Hint } from './hint-table.ts'
 
 export interface Loaded {
   readonly hints: readonly Hint[]
-  /** The sort key of each hint. For a claimed task, the sort key differs from `ringMs`, the end of the task's lease. */
+  /**
+   * The time by which each hint is sorted: the ring time of its task. For a claimed task, `ringMs` of the hint is
+   * another time, the end of the lease.
+   */
   readonly orderMs: readonly number[]
   /** Where the next page begins. Null if this was the last page. */
   readonly frontier: Frontier | null
@@ -69,7 +72,7 @@ export type ClaimVerdict =
   | { readonly kind: 'gone' }
   /** The task waits, and rings later. */
   | { readonly kind: 'later'; readonly hint: Hint }
-  /** Another claim holds the task. Its lease ends in `leaseEndInMs`, or later if it is extended. */
+  /** Another claim holds the task. The lease of that claim ends in `leaseEndInMs`, or later if it is extended. */
   | { readonly kind: 'held'; readonly leaseEndInMs: number }
   /** The task has lost two leases in a row. From now on it may only be claimed alone. */
   | { readonly kind: 'suspect'; readonly hint: Hint }
@@ -83,7 +86,10 @@ export interface LedgerSettlement extends Place {
   readonly outcome: SettleOutcome | Lost
 }
 
-/** The lease ended before the task was settled. The task rings again after some seconds, times `spread` (0 to 1). */
+/**
+ * The lease ended before the task was settled. The task rings again after a delay of up to some seconds. `spread`, from
+ * 0 to 1, is the fraction of the longest delay.
+ */
 export interface Lost {
   readonly kind: 'lost'
   readonly spread: number
@@ -103,7 +109,9 @@ export type ExtendAnswer = 'extended' | 'stale' | 'locked'
 export interface Retention {
   /** Done, cancelled and obsolete tasks that ended before this time are deleted. */
   readonly endedBeforeMs: number
+  /** Tasks that died before this time are deleted. */
   readonly deadBeforeMs: number
+  /** If a topic has more dead tasks than this, the oldest are deleted. */
   readonly deadMax: number
   /** The maximum number of tasks that one call deletes. */
   readonly limit: number
@@ -120,12 +128,12 @@ export interface Recount {
 }
 
 /**
- * Resolves when the cluster's record of the topic has been created or read; null if there is nothing to wait for. Until
- * then another node may create the topic with another `slotBy`, so the ledger must not fix the topic's placing.
+ * Waits until the topic's record on the board is known to this process. Returns null if there is nothing to wait for.
+ * Before that, another node may create the topic with another `slotBy`, so the ledger must not store the `slotBy` yet.
  */
 export type TopicCreated = () => Promise<void> | null
 
-/** How a program places the keys of a topic and rounds its times. */
+/** How a program assigns the keys of a topic to cells (`slotBy`), and rounds ring times (`mergeMs`, 0 for never). */
 export interface Placing {
   readonly slotBy: SlotBy
   readonly mergeMs: number
@@ -250,8 +258,8 @@ export interface Ledger extends LedgerWrites, Looks {
    */
   listen(onNear: (topic: string | null) => void): () => void
   /**
-   * Takes some of the places that callers wrote in their own transactions, after these have committed. Each place is
-   * returned once, to one process. Always [] if the ledger offers `LedgerTransaction.ended` instead.
+   * Takes some of the places that callers wrote in their own transactions, once the transactions have committed. Each
+   * place is returned once, to one process. Always [] if the ledger offers `LedgerTransaction.ended` instead.
    */
   committedWrites(topic: string): Promise<Place[]>
   close(): Promise<void>

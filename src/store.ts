@@ -1,6 +1,6 @@
 /**
- * PORT. The store that the API and the consumers use: a timetable alone, or a ledger with a timetable (store/). They
- * never check which of the two it is. They call `features`, which throws an error if the store lacks the feature.
+ * PORT. The store that the API and the consumers use: a timetable alone, or a ledger with a timetable (store/). Callers
+ * never check which of the two the store is. A method of `features` that needs a ledger throws an error without one.
  */
 import type { Settings } from './values/config.ts'
 import { needsLedger } from './values/options.ts'
@@ -24,9 +24,8 @@ import type { RingTime } from './values/ring-time.ts'
 export interface TaskStore extends Timetable {
   readonly features: StoreFeatures
   /**
-   * `session` is the session of the process that made the claim. It comes from a pull token
-   * (`StoreFeatures.sessionOf`): with the token, any process may settle the claim. Null or absent if this process made
-   * the claim.
+   * `session` is the session of the process that made the claim. Null or absent if this process made the claim. A
+   * client that pulls tasks over HTTP gets the session in a token, and may settle the tasks through any process.
    */
   settle(
     at: CellAddress,
@@ -39,7 +38,7 @@ export interface TaskStore extends Timetable {
 export interface StoreFeatures {
   /** True if the store keeps ended tasks (done, cancelled, obsolete) for the retention time, and can list them. */
   readonly keepsEnded: boolean
-  /** Sets the functions that return the current settings of a topic, such as its retention, and whether it is created. */
+  /** Sets the function that returns a topic's current settings, and the function that waits for its creation. */
   configure(topic: string, settings: () => Settings, created?: TopicCreated): void
   /** Sets the cells of a topic that this process pulls. Other processes pull the other cells. */
   pulls(topic: string, cells: readonly number[]): void
@@ -50,11 +49,11 @@ export interface StoreFeatures {
    * store cannot do this.
    */
   handlerTransactions(): Transact
-  /** Returns the session under which this process holds claims of a cell, for pull tokens. Null without a ledger. */
+  /** Returns the session of this process for a cell. HTTP clients get it in their tokens. Null without a ledger. */
   sessionOf(cell: number): number | null
   /**
-   * Marks tasks of a claim as handed out to a client. The client may extend and settle these tasks through any process.
-   * After this call the claim request must not be retried, because the client already has the answer.
+   * Marks tasks of a claim as handed out to an HTTP client. The client may extend and settle these tasks through any
+   * process. After this call the claim request must not be retried, because the client already has its tasks.
    */
   handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void>
   /**
@@ -149,6 +148,6 @@ export interface TopicAudit {
   readonly missing: number
   /** The number of entries of the timetable without a task. The audit removed them. */
   readonly orphaned: number
-  /** The number of tasks that the sweeper has put back since the process started. 0 in a healthy run. */
+  /** The number of lost hints that the sweeper (store/sweeper.ts) added since the process started. Usually 0. */
   readonly rescued: number
 }

@@ -3,9 +3,9 @@
  *
  * Each topic has 64 cells (values/cell.ts). Every operation below is atomic within one cell. A cell has
  *
- *   store     four lanes ordered by ring time: high, normal, low, suspects
- *   prepare   claimed tasks, each under the stamp of the claim call that took it
- *   dead      dead tasks, with their bodies, separate from the live tasks
+ *   waiting tasks   in four lanes ordered by ring time: high, normal, low, suspects
+ *   claimed tasks   each under the stamp of the claim call that took it
+ *   dead tasks      with their bodies, separate from the live tasks
  *
  * The timetable's own clock decides what is due, never the caller's clock. A caller passes a delay or an instant. The
  * answer to a claim has the time (`nowMs`) of the timetable's clock. Instants are ms since 1970.
@@ -61,14 +61,14 @@ export interface ClaimRequest {
   /** `suspects` claims one suspect alone, so that a crash of the process affects no other task. */
   readonly from: 'lanes' | 'suspects'
   /**
-   * If true, the limit does not split tasks of the same key prefix and ring time: the claim leaves all of them to the
-   * next claim. The limit splits them only if the claim has no other tasks.
+   * If true, tasks with the same key prefix and ring time form a group that is claimed as a whole. If the limit would
+   * split a group, the whole group is left to the next claim. Only a group that exceeds the limit by itself is split.
    */
   readonly wholePrefixes: boolean
 }
 
 export interface Claim {
-  /** The fencing token of this claim's tasks. Greater than the stamp of every earlier claim in the cell that took tasks. */
+  /** The fencing token of the tasks. Greater than the stamp of every earlier claim in the cell that took tasks. */
   readonly stamp: number
   readonly tasks: readonly ClaimedTask[]
   readonly nowMs: number
@@ -76,7 +76,7 @@ export interface Claim {
   readonly nextRingMs: number | null
   /** When the first suspect rings. Null if the cell has no waiting suspect. */
   readonly nextSuspectMs: number | null
-  /** When the first lease of the cell ends, in ms from now. The puller looks at the cell again then. */
+  /** The time until the first lease of the cell ends. The puller looks at the cell again then. Null without a lease. */
   readonly nextLeaseEndInMs: number | null
   /** The number of tasks of expired claims that this call put back. */
   readonly rescued: number
@@ -186,12 +186,15 @@ export interface Watcher {
    * lost, so pullers also poll.
    */
   wake(cell: number, inMs: number, ringMs: number): void
-  /** Called when a claimed task was cancelled or replaced: its handler's outcome is ignored. The call may be lost. */
+  /**
+   * Tells the lease holder of a task that its handler should stop. The cause is 'cancelled' if the task was cancelled:
+   * no retry follows. The cause is 'replaced' if the task was replaced, or its lease may have ended: the outcome of the
+   * handler is probably 'stale'. The call may be lost.
+   */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
   /**
-   * Called when a claim was extended except for this task. The task's lease ends at `endMs` of the monotonic clock.
-   * `endMs` is null if the task's lease was extended later: then the limit ends. Only a store with a ledger calls
-   * `limit`.
+   * Called when a claim was extended, but this task was not: its lease still ends at `endMs`, by the monotonic clock.
+   * Called with null when the task's lease was extended after all. Only a store with a ledger calls `limit`.
    */
   limit(cell: number, key: string, stamp: number, endMs: number | null): void
   /** Called when wakes and fences may have been lost. A held task may be gone, or claimed by another consumer. */
@@ -202,7 +205,10 @@ export interface Watcher {
 export interface Looks {
   get(topic: string, place: Place): Promise<EntryView | null>
   list(topic: string, query: ListQuery): Promise<EntryView[]>
-  /** Returns one page of a cell's keys. The last page has a null cursor. Only keys that come or go may be left out. */
+  /**
+   * Returns one page of a cell's keys. The last page has a null cursor. Keys that are added or removed while the pages
+   * are read may be left out.
+   */
   find(
     at: CellAddress,
     among: 'live' | 'dead',

@@ -10,8 +10,8 @@
  *
  * Steady: among equally calm assignments, a pseudo-random number per member and topic (a draw) decides. A draw does not
  * depend on which slots the member owns. So the result stays the same while the members apply it one after another:
- * each slot that moves as planned makes the planned assignment calmer still, compared with every other. There is one
- * exception: if two members own the same slot at the start, the result may change.
+ * with each slot that has moved, the planned assignment needs one move less, so no other assignment needs fewer. There
+ * is one exception: if two members own the same slot at the start, the result may change.
  */
 import { CELLS } from '../values/cell.ts'
 import { crc32 } from '../lib/crc32.ts'
@@ -56,7 +56,7 @@ interface Table {
 
 /** A tolerance: far above the rounding error of a sum of hundreds of fractions, and far below one slot. */
 const EPSILON = 1e-9
-/** The number of bits of exact sums. Sums of whole numbers are exact up to 2^53; one bit is a reserve. */
+/** Sums below 2^52 are exact: a double represents all whole numbers up to 2^53, and one bit is a reserve. */
 const EXACT_BITS = 52
 
 /**
@@ -128,8 +128,8 @@ function findShares({ slots, seats }: Table): void {
 }
 
 function addExtras(tables: readonly Table[], ids: readonly string[]): void {
-  // One slot that stays must be worth more than all draws on a path together, and a path has at most one draw per
-  // member. With very many members, draws have fewer bits, so that the sums of draws and of staying slots are exact.
+  // One slot that stays must be worth more than all draws on a path of the algorithm (rounding.ts) together. A path has
+  // at most one draw per member. With very many members, draws have fewer bits, so that the sums stay exact.
   const drawBits = Math.min(32, EXACT_BITS - 2 * Math.ceil(Math.log2(ids.length + 2)))
   const worthOfStaying = (ids.length + 2) * 2 ** drawBits
   const idHashes = ids.map((id) => mixed(crc32(id)))
@@ -150,8 +150,9 @@ function addExtras(tables: readonly Table[], ids: readonly string[]): void {
     }
     return { extras, units: Math.round(units) }
   })
-  // A sum that differs from a whole number by less than EPSILON counts as whole. If the sum is not whole, the bounds
-  // are narrower than necessary, never wider, and can still be met: the difference is less than one unit.
+  // A sum within EPSILON of a whole number counts as whole, because the difference is probably a rounding error. If the
+  // exact sum is not whole, the bounds are narrower than necessary, never wider. They can still be met: all differences
+  // together are less than one unit.
   const bounds = fractions.map((sum): Bounds => ({
     least: Math.floor(sum + EPSILON),
     most: Math.ceil(sum - EPSILON),

@@ -19,7 +19,7 @@ import { Members } from './members.ts'
 import { type Share, Shares } from './shares.ts'
 import { TopicConfigs } from './topic-configs.ts'
 
-/** At every 40th beat, twice a minute, the clock is compared with those of the board and the timetable (clock-watch.ts). */
+/** At every 40th beat, twice a minute, the clocks of the timetable and the board are compared (clock-watch.ts). */
 const CLOCKS_EVERY = 40
 
 /** How this node is displayed to operators. */
@@ -37,7 +37,7 @@ export interface ClusterParts {
   readonly logger: Logger
   readonly announcer: Announcer
   readonly identity: Identity
-  /** Returns the time of the clock by which tasks ring. */
+  /** Returns the time of the timetable's clock. */
   readonly timetableNowMs: () => Promise<number>
   /** Returns the topic's number of slots, as this process knows it. */
   readonly slotsOf: (topic: string) => number

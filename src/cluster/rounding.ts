@@ -1,14 +1,17 @@
 /**
  * Rounds shares to whole slots. Each member gets its share of each topic, rounded down. The slots that are left over
- * are the extras. A member may take at most one extra per topic. Of each topic, `units` extras are taken. Over all
- * topics, each member takes between `least` and `most` extras. Each extra has a worth. Among all solutions, the
- * algorithm finds the one with the greatest total worth.
+ * are the topic's units. A member whose share was rounded down may take one unit of the topic. This option is an extra,
+ * and it has a worth. Of each topic, as many extras are taken as there are units. Over all topics, each member takes
+ * between `least` and `most` extras. Among all solutions, the algorithm finds one with the greatest total worth.
  *
  * The algorithm starts with the most valuable extras of each topic, and ignores the members' bounds. Then some members
  * have too many extras, and other members have too few. A member with too many passes a unit on along the cheapest
  * path: it gives a unit of one topic to a second member, which gives a unit of another topic to a third member, and so
  * on. Each path keeps the total worth optimal (successive shortest paths). So the first solution within all bounds is
  * the best solution.
+ *
+ * A member whose `most` is greater than its `least` may have one optional unit. The optional units form a pool: a path
+ * may also lead through the pool, from a member that gets an optional unit to a member that gives up its own.
  *
  *     member ──an extra that this member has──▶ topic ──an extra that this member has not──▶ member
  *     member ──may take one more than `least`──▶ pool ──has one more than `least`──▶ member
@@ -24,7 +27,7 @@ export interface Extra {
 
 export interface TopicExtras {
   readonly extras: readonly Extra[]
-  /** How many of the extras are taken. At least one and not all, or 0 if the topic has no extras. */
+  /** How many of the extras must be taken. At least one and not all, or 0 if the topic has no extras. */
   readonly units: number
 }
 
@@ -61,7 +64,7 @@ class Rounding {
   readonly #surplus: number[]
   /** The node potentials of the algorithm: price of the start of a step + cost of the step ≥ price of its end. */
   readonly #prices: Float64Array
-  /** The reduced cost, that is, relative to the prices, of the cheapest known path to each node. */
+  /** For each node, the cost of the cheapest known path to the node, relative to the prices (the reduced cost). */
   readonly #costs: Float64Array
   /** The same costs for nodes that Dijkstra's algorithm has not visited yet. Infinity for visited nodes. */
   readonly #open: Float64Array
@@ -99,8 +102,8 @@ class Rounding {
     for (let from = 0; from <= this.#pool; from++)
       while (this.#surplus[from]! > 0) {
         const target = this.#nearestInNeed(from)
-        // There is always a target if the shares of each topic add up. Without a target, some bounds are not met, but
-        // all slots are assigned.
+        // There is always a target if the shares of each topic add up to its slots. Without a target, some bounds are
+        // not met, but all slots are assigned.
         if (target === null) break
         this.#passOn(from, target)
       }
@@ -169,9 +172,9 @@ class Rounding {
   }
 
   /**
-   * Updates the prices, so that no reduced cost becomes negative when the path just found, which costs `limit`, is
-   * reversed. Without this update the result would be the same. But nodes would be visited repeatedly, and the
-   * algorithm would take up to ten times as long.
+   * Updates the prices after a path with the reduced cost `limit` was found. Passing a unit on reverses the steps of
+   * the path. With the new prices, no reversed step has a negative reduced cost. Without this update the result would
+   * be the same. But nodes would be visited repeatedly, and the algorithm would take up to ten times as long.
    */
   #settlePrices(limit: number): void {
     for (let node = 0; node < this.#costs.length; node++)

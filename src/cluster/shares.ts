@@ -39,7 +39,7 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
-  /** The input of the last assignment, and the edition after it. If both are unchanged, nothing is computed again. */
+  /** The input of the last assignment, and the edition after it. While neither changes, `deal` does nothing. */
   #input = ''
   #dealtEdition = 0
 

@@ -79,8 +79,8 @@ export class TopicConfigs {
     for (const record of records) this.#learn(record)
     // Store the revision from before the read. If a record changes during the read, the next beat reads again.
     this.#revision = revision
-    // If a stored record is missing, or older than the cached record, the board was rolled back: then take the board's
-    // records. But if another record was received during the read, the read may be outdated: then read again.
+    // If the board has no record of a cached topic, or an older record, it was rolled back. Then take the board's
+    // records. But if another record was received during the read, the read may be outdated. Then read again.
     if (this.#learned !== learned + records.length) this.#revision = null
     else this.#keepOnly(records)
   }
@@ -153,7 +153,8 @@ export class TopicConfigs {
         return await this.#board.change(topic, version, change)
       } catch (error) {
         const mayWork = TocsinError.is(error) && (error.retryable || error.code === 'unknown-outcome')
-        // If the board refused the first call, nothing was written. Otherwise, a call may take effect even later.
+        // If the board refused the first call, nothing was written. After a call with a lost answer, the outcome is
+        // unknown, even if the board refuses a retry.
         if (repeats === 1 && !mayWork) throw error
         if (repeats === REPEATS_MAX || !mayWork) throw lost(topic, error)
         await sleep(this.#clock, REPEAT_MS)

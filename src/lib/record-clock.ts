@@ -1,13 +1,15 @@
 import type { Clock } from '../clock.ts'
 
-/** Our clock may run faster than the server's clock: NTP may slew each clock by half a millisecond per second. */
+/**
+ * Elapsed time is multiplied by this factor, because our clock may run faster than the server's clock: NTP may slew
+ * each of the two clocks by half a millisecond per second.
+ */
 const SLOWEST = 1 - 1e-3
 
 /**
  * Estimates the time of a server: the time in the server's last answer, plus the time since that answer by our
  * monotonic clock. The wall clock of this machine is not used. `now` is behind the server's clock by the latency of the
- * answer, and never ahead. So no decision by `now` is early. Where the server itself decides,
- * it uses its own clock.
+ * answer, and never ahead. So a decision by `now` may be late, but never early.
  */
 export class RecordClock {
   readonly #clock: Clock

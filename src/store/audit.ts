@@ -104,7 +104,8 @@ async function dropOrphans(parts: AuditParts, topic: string, places: readonly Pl
   const orphans: Place[] = []
   for (const [i, place] of suspects.entries()) {
     const state = known[i] === true ? (await ledger.get(topic, place))?.state : 'claimed'
-    // A task that was cancelled in flight has no hint in the ledger. But it is still live, even if its process died.
+    // `ledger.hints` returns null for a claimed task that was cancelled. But the task is live until its claim is
+    // settled or rescued, even if its process has died.
     if (state !== 'pending' && state !== 'claimed') orphans.push(place)
   }
   await table.cancel(topic, orphans)

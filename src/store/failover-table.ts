@@ -175,7 +175,7 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Runs `work` on the shared table. Returns `otherwise` if it is unreachable: it is filled after the outage. */
+  /** Runs `work` on the shared table. Returns `otherwise` during an outage, after which the table is filled again. */
   async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null && !this.#isReturning) return otherwise
     try {

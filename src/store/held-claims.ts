@@ -9,8 +9,8 @@ import { Stamps } from './stamps.ts'
  * its request id. The states of a key of the claim:
  *
  *   asking ──▶ held ──┬──▶ extended     all keys at once: they share one lease (leaseEndMs)
- *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder is fenced before
- *   reserved)   │     │                 this key's lease ends, unless a later extension includes the key
+ *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder is told to stop
+ *   reserved)   │     │                 (fenced) before this key's lease ends, unless the key is extended later
  *               │     ├──▶ parted       extended by key, so it has a lease of its own (ownEndMs); the hint table, which
  *               │     │                 has one lease for the whole claim, no longer extends the claim
  *               │     └──▶ handed out   a client has the token: the stamp stays reserved after the last key is settled
@@ -26,14 +26,17 @@ export interface StoreClaim {
   readonly keys: Set<string>
   /** The end of the lease of all keys that are not in `ownEndMs`, by the monotonic clock. */
   leaseEndMs: number
-  /** The ends of the leases of keys that were extended by key. */
+  /** The ends of the leases of keys that were extended by key, by the monotonic clock. */
   readonly ownEndMs: Map<string, number>
   /**
    * True once some keys were extended without the other keys. Then the claim must not be extended in the hint table,
    * which has one lease for all keys.
    */
   isParted: boolean
-  /** Until this time no other process can claim the keys: one lease after the moment before the call to the ledger. */
+  /**
+   * Until this time of the monotonic clock, no other process can claim the keys. Earlier than `leaseEndMs`: one lease
+   * after the call to the ledger, not after the ledger's answer.
+   */
   sureUntilMs: number
   /** Keys that could not be extended with the other keys. Each value cancels the timer that fences the lease holder. */
   readonly behind: Map<string, () => void>
@@ -47,7 +50,10 @@ export interface StoreClaim {
 
 /** Callbacks for a single key of a claim whose lease ends earlier than the leases of the other keys. */
 export interface Doubts {
-  /** Called when the other keys were extended, but this key's lease ends at `endMs`. Null if it was extended later. */
+  /**
+   * Called when a key was not extended with the other keys: its lease ends at `endMs`, by the monotonic clock. Called
+   * with null when the key was extended later.
+   */
   limited(claim: StoreClaim, key: string, endMs: number | null): void
   /** Called when the lease of the key is about to end, or the key is no longer held. */
   doubtful(claim: StoreClaim, key: string): void
@@ -77,7 +83,7 @@ export class HeldClaims {
     return this.#stamps.take(at, stamp, req, this.#clock.monotonicNow(), leaseMs)
   }
 
-  /** Adds a claim after the ledger's answer. The lease began at some moment between `askedMs`, the call, and now. */
+  /** Adds a claim after the ledger's answer. Its lease began between the call to the ledger (`askedMs`) and now. */
   add(
     at: CellAddress,
     req: string,

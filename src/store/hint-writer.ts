@@ -66,7 +66,7 @@ export class HintWriter {
     )
   }
 
-  /** Waits for the writes, unless the table is shared and not too many hints are under way. */
+  /** Waits for the writes if the table is in this process, or if too many hints are under way to a shared table. */
   async onTheWay(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
     if (tellings.length === 0) return
     const told = this.all(tellings)
@@ -130,8 +130,9 @@ export class HintWriter {
   }
 
   /**
-   * Lets tasks that a client returned ring again at once. If the lease of a task was extended by key, no claim of the
-   * table holds its hint, and the hint rings only at the end of the lease. `settled` does not change this hint.
+   * Makes tasks that a client returned ring again at once. `settled` does this only for hints that are claimed in the
+   * table. After an extension of single keys, a hint may not be claimed in the table any more: it waits, and would ring
+   * only at the end of the extended lease.
    */
   async returned(
     topic: string,

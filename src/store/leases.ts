@@ -21,8 +21,8 @@ export interface LeasesParts {
 }
 
 /**
- * Extends claims, hands them out to clients, and settles them. Extending and settling write to the ledger first,
- * because only the ledger's answer decides. Then they update the hint table.
+ * Extends claims, hands them out to clients, and settles them. Extending and settling write to the ledger first, which
+ * decides whether the claim is still valid. Then they update the hint table.
  */
 export class Leases {
   readonly #parts: LeasesParts
@@ -38,7 +38,7 @@ export class Leases {
     if (claim === undefined) return 'stale'
     const askedMs = clock.monotonicNow()
     const places = placesOfClaim(claim)
-    // If the answer is lost, the new lease may still be in force in the ledger, and it may be shorter than the old one.
+    // If the answer is lost, the ledger may have the old lease or the new lease. So assume the lease that ends earlier.
     claim.sureUntilMs = Math.min(claim.sureUntilMs, askedMs + leaseMs)
     claim.extending++
     const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs)
@@ -57,11 +57,11 @@ export class Leases {
   }
 
   /**
-   * Extends some keys of a claim that any process made. The hint table has one lease for the whole claim, and this
-   * lease is extended only if all keys were extended. Otherwise a key that its client no longer extends would stay
-   * claimed in the table for as long as another client extends its key. Without an extension, the table's lease ends
-   * and the keys ring. The ledger refuses the keys that are still leased, and these keys ring again at the end of their
-   * own leases.
+   * Extends some keys of a claim that any process made. The hint table has one lease for the whole claim. This lease is
+   * extended only if all keys were extended. Otherwise one client that extends its key would keep all keys of the claim
+   * claimed in the table, even keys that other clients no longer extend. If the table's lease is not extended, it ends,
+   * and all keys of the claim ring. The ledger refuses the keys that are still leased, and these keys ring again at the
+   * end of their own leases.
    */
   async extendKeys(
     { session, req, stamp }: ClaimToken,

@@ -10,8 +10,8 @@ import type { HintWriter } from './hint-writer.ts'
 import type { TopicFillers } from './topic-fillers.ts'
 
 /**
- * How much longer a lease is in the hint table than in the ledger. So the store rescues an expired claim, and settles
- * it in the ledger, before the hint table puts its hints back.
+ * How much longer a lease is in the hint table than in the ledger. So when a lease expires, the store first settles the
+ * claim in the ledger as lost. Only later would the hint table put the hints of the claim back.
  */
 export const TABLE_LEASE_EXTRA_MS = 1_000
 
@@ -36,7 +36,7 @@ export interface LedgerClaimsParts {
  * are delivered.
  *
  *   table.claim ──▶ keys and stamp ──▶ ledger.claim ──▶ ours: held, delivered
- *                                                  └──▶ refused: removed from the table, or put back where it rings next
+ *                                                  └──▶ refused: hint removed, or put back with its next ring time
  */
 export class LedgerClaims {
   readonly #parts: LedgerClaimsParts
@@ -75,7 +75,8 @@ export class LedgerClaims {
     }
     const keys = tasks.map(({ key }) => key)
     held.add(at, req, stamp, keys, askedMs, leaseMs)
-    // Awaited only if there is something to refuse: a fence of these tasks must not arrive before the caller holds them.
+    // Await nothing unless the ledger refused a key. During a wait, a claimed task may be cancelled or replaced. The
+    // caller would ignore the fence, because it does not have the task yet.
     const poisoned =
       refused.length === 0
         ? lost.poisoned
@@ -141,7 +142,7 @@ export class LedgerClaims {
     return { rescued, poisoned }
   }
 
-  /** Returns when the first lease that this process holds in the cell ends. Returns `inTableMs` if it holds none. */
+  /** Returns the time until the first lease of this process in the cell ends. Without a lease, returns `inTableMs`. */
   #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
     const { held, clock } = this.#parts
     const endMs = held.nextEndMs(at)

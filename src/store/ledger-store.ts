@@ -166,7 +166,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
 
   async cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
     const answers = await this.#parts.ledger.cancel(topic, places)
-    // Also cancel a claimed task in the table: the table fences the task, and its handler may stop early.
+    // Also cancel claimed tasks in the table: the table notifies (fences) the lease holder. The handler can stop early.
     const touched = places.filter((_, i) => answers[i] !== 'not-found')
     if (this.#hintWriter.isRungHere(topic) && touched.length > 0)
       await this.#hintWriter.onTheWay(touched.length, [this.#table.cancel(topic, touched)])
@@ -269,7 +269,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#table.nowMs()
   }
 
-  /** Starts loading the hints of the topic. A process that only writes to a topic does not watch the topic. */
+  /** Also starts to fill the hint table, because a process that watches a topic consumes it. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()

@@ -8,15 +8,16 @@ import { Periodic } from '../lib/periodic.ts'
 
 /** The number of hints per page. */
 const PAGE = 1_000
-/** The number of hints per page for a shared table. A page takes up to 64 calls to the server, one per cell. */
+/** The same for a shared table. Larger pages save calls: a page takes up to 64 calls to the server, one per cell. */
 const SHARED_PAGE = 8_000
 /** The interval between two steps. Each step checks whether there are hints to load. */
 const STEP_MS = 1_000
 
 /**
- * A process that writes a task puts its hint into a shared table if the task rings before the end of the window + this
- * time. At the same moment, another process may be loading hints up to the end of its window. That load does not see a
- * write that commits after it began. This time is longer than any write takes.
+ * How far beyond the window (the next `residentMs`) a writer still puts hints into a shared table. Without this margin,
+ * both sides could miss a hint. A load in another process does not see a write that commits after the load began. The
+ * writer skips the hint if the load's window ends later than the writer's window, and the task rings in between. The
+ * margin is longer than any write takes.
  */
 const OVERLAP_MS = 30_000
 
@@ -57,9 +58,9 @@ export class Loader implements Filler {
   /** True if hints before the shared frontier may be missing. Then all hints are loaded from the beginning. */
   #isDoubtful = false
   /**
-   * While a load runs, the latest ring time that it reads. The load misses a task that is written behind its read
-   * position. So a writer of a task that rings by this time also puts its hint into the table. Infinity before the
-   * first load, -Infinity between loads.
+   * While a load runs, the latest ring time that it reads. The load misses tasks that are written behind its read
+   * position. So after a write, the HintWriter puts every hint that rings by this time into the table. Infinity before
+   * the first load, -Infinity between loads.
    */
   #readingUntilMs = Number.POSITIVE_INFINITY
   #stepping: Promise<void> | null = null
@@ -165,8 +166,8 @@ export class Loader implements Filler {
       this.#isFull = Number.isFinite(table.residentMax) && (await this.#count()) >= table.residentMax
       if (this.#isFull || this.#periodic.isStopped) return
       const { hints, frontier }: Loaded = await (reading ?? read(this.#frontier))
-      // Read the next page while this page is put. Not if the table has a limit, because the limit is checked before
-      // each read.
+      // For a shared table, read the next page while this page is put. A table of this process has a limit, which must
+      // be checked before each read.
       reading = frontier !== null && table.isShared ? read(frontier) : null
       await table.put(this.#topic, hints, 'lower')
       this.#frontier = frontier ?? { ringMs: untilMs, cell: CELLS, key: '' }

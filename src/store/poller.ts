@@ -9,12 +9,12 @@ import { Periodic } from '../lib/periodic.ts'
 const STEP_MS = 1_000
 /** A poll loads tasks that ring within this time. It is longer than the interval, so that polls overlap. */
 const AHEAD_MS = 2_000
-/** The maximum duration of one pass. Then the next poll starts again from the beginning, even if pages are left. */
+/** A pass reads all pages, if necessary in several polls. If a pass takes longer than this time, a new pass begins. */
 const ROUND_MS = 5_000
 
 /**
  * Fills a table of this process from a ledger that other processes write to. Polls the ledger every second for all
- * tasks that ring soon. Loads a claimed task shortly before its lease ends.
+ * tasks that ring soon, and for claimed tasks whose lease ends soon.
  */
 export class Poller implements Filler {
   readonly #topic: string

@@ -1,24 +1,26 @@
 import type { CellAddress } from '../timetable.ts'
 
-/** The maximum time between sending a claim and its effect in the ledger. The lease begins when it takes effect. */
+/** The maximum time from sending a claim to the ledger until the claim takes effect there, and its lease begins. */
 const LATE_MS = 60_000
 
 interface Use {
   readonly req: string
+  /** The stamp is reserved until this time of the monotonic clock. */
   readonly untilMs: number
-  /** When the claim was first sent. Its lease may have begun at this time. */
+  /** When the claim was first sent to the ledger, by the monotonic clock. The lease began then or later. */
   readonly askedMs: number
 }
 
 /**
- * The stamps of claims that may still be held. The session, the cell and the stamp are the ledger's token of a claim.
- * The stamp comes from a hint table. A hint table that was wiped, or a spare hint table, may issue the same stamp
- * again. Then the ledger would treat the second claim as a retry of the first, and deliver the same tasks twice.
+ * Reserves the stamps of claims that may still be held, so that no other claim uses them. The session, the cell and the
+ * stamp are the ledger's token of a claim. The stamp comes from a hint table. A hint table that was wiped, or a spare
+ * hint table, may issue the same stamp again. Then the ledger would treat the second claim as a retry of the first, and
+ * deliver the same tasks twice.
  */
 export class Stamps {
   readonly #uses = new Map<string, Use>()
 
-  /** Reserves the stamp. Returns when the claim was first sent, or null if another claim may hold tasks under it. */
+  /** Reserves the stamp. Returns when the claim was first sent, or null if another claim may use the stamp. */
   take(at: CellAddress, stamp: number, req: string, nowMs: number, leaseMs: number): number | null {
     this.#forgetOld(nowMs)
     const name = nameOf(at, stamp)

@@ -51,7 +51,8 @@ export class Sweeper {
   }
 
   async step(): Promise<void> {
-    // First let the loader load what is due: these hints are not lost. If the loader fails, check every overdue task.
+    // First let the loader load the hints that are due, so that they do not count as lost. Then check only hints that
+    // the loader should have loaded. If the loader fails, check all overdue hints.
     const isLoaded = await this.#loader.catchUp().then(
       () => true,
       () => false,
@@ -61,7 +62,8 @@ export class Sweeper {
     const { hints } = await this.#ledger.load(this.#topic, null, nowMs - GRACE_MS, 1)
     if (hints.length === 0) return
     const { headMs } = await this.#table.extent(this.#topic)
-    // If the table has a backlog, a hint can only be lost if it rings before the first hint of the backlog.
+    // If the table has a backlog, check only tasks that ring before the first hint of the backlog. The hints of later
+    // tasks are probably in the backlog. They are checked when the backlog has shrunk.
     const cutMs = Math.min(nowMs, headMs ?? nowMs) - GRACE_MS
     let rescued = 0
     let after: Frontier | null = null

@@ -10,9 +10,9 @@ import type { HintTable } from '../hint-table.ts'
 
 export interface TopicFillersParts {
   readonly ledger: Ledger
-  /** The primary hint table. A Loader fills it with the hints of the next `residentMs`, or a Poller fills it. */
+  /** The primary hint table. A Poller fills it if only the ledger is shared. Otherwise a Loader fills it. */
   readonly table: HintTable
-  /** The table that rings. This is the primary table, or a FailoverTable around the primary table. */
+  /** The table from which tasks are claimed: the primary table, or a FailoverTable around the primary table. */
   readonly ringing: HintTable
   readonly clock: Clock
   readonly logger: Logger
@@ -29,7 +29,7 @@ interface Jobs {
   readonly sweeper?: Sweeper
   /** Undefined if the ledger is not shared: then the TransactionWatch follows callers' transactions. */
   reader?: CommitFeed
-  /** Fills the spare table while the shared table is unreachable. */
+  /** Fills the spare table while the shared table is unreachable. Undefined at other times. */
   poller?: Poller
 }
 
@@ -48,7 +48,7 @@ export class TopicFillers {
     this.#isPolled = parts.ledger.isShared && !parts.table.isShared
   }
 
-  /** True if this process polls the ledger. Then a poll finds a task that another claim held, after its lease ended. */
+  /** True if this process polls the ledger. Then a poll finds every claimed task when the lease of its claim ends. */
   get isPolling(): boolean {
     return this.#isPolled || this.#spare !== null
   }
@@ -91,7 +91,7 @@ export class TopicFillers {
     await Promise.all(actors.map((actor) => actor.stop()))
   }
 
-  /** Starts to fill the spare table. Called when the shared table becomes unreachable; `leaveSpare` stops it. */
+  /** Fills the spare table until `leaveSpare` is called. Called when the shared table becomes unreachable. */
   fillSpare(spare: HintTable): void {
     this.#spare = spare
     for (const [topic, jobs] of this.#byTopic) this.#poll(topic, jobs, spare)

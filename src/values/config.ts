@@ -56,7 +56,7 @@ export interface RetryConfig {
   readonly min?: Duration | undefined
   /** The longest wait, before jitter is applied. 5m by default. */
   readonly max?: Duration | undefined
-  /** The share, from 0 to 1, by which each wait is randomly lengthened or shortened at most. 0.2 by default. */
+  /** Each wait is randomly lengthened or shortened by up to this fraction, from 0 to 1. 0.2 by default. */
   readonly jitter?: number | undefined
 }
 
@@ -102,7 +102,7 @@ export const DEFAULT_CONFIG = {
 type Rule = (value: unknown, path: string) => unknown
 
 const RETRY_RULES: Record<keyof RetryConfig, Rule> = {
-  // At most 999, because the last three digits of a score are the number of failures (instant.ts).
+  // At most 999, because the last three digits of a task's sort key (score) are its failures (instant.ts).
   maxAttempts: wholeNumber(1, 999),
   backoff: oneOf('exponential', 'fixed'),
   min: duration(0),

@@ -7,7 +7,7 @@ const UNIT_MS = { w: 604_800_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_0
 
 const PATTERN = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$/
 
-/** A hundred years. A longer duration is a mistake, and `now + duration` must fit into a score (instant.ts). */
+/** A hundred years. A longer duration is a mistake, and `now + duration` must not exceed the last possible instant. */
 export const LONGEST_DURATION_MS = 36_500 * UNIT_MS.d
 
 /** The last parsed text, as a cache: a bulk call may have '30m' a million times. */

@@ -4,8 +4,8 @@ import { describeValue, TocsinError } from '../errors.ts'
 export type Instant = Date | number | string | { readonly epochMilliseconds: number }
 
 /**
- * The last possible instant: 2255-06-05. A score is ms * 1000 + failures and must be an exact integer in a double, in
- * this process, in Redis and in Lua.
+ * The last possible instant: 2255-06-05. Tasks are sorted by a score, ms * 1000 + failures. A score must be an exact
+ * integer in a double, in this process, in Redis and in Lua.
  */
 export const LAST_INSTANT_MS = Math.floor(Number.MAX_SAFE_INTEGER / 1000) - 1
 

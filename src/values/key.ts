@@ -27,7 +27,7 @@ export function checkKey(key: unknown, field = 'key'): string {
   throw new TocsinError('bad-key', `${field}: ${describeValue(key)} is not a key: ${problem}`, { field })
 }
 
-/** Returns the tags frozen, sorted and without duplicates. Returns null if there are no tags, so that nothing is stored. */
+/** Returns the tags frozen, sorted and without duplicates. Returns null if there are none: then nothing is stored. */
 export function checkTags(tags: unknown, field = 'tags'): readonly string[] | null {
   if (tags === undefined) return null
   if (!Array.isArray(tags)) throw badTags(field, `expected an array of text, got ${describeValue(tags)}`)

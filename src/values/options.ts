@@ -8,7 +8,7 @@ export function checkOptions(
   known: readonly string[],
   where: string,
   code: ErrorCode = 'bad-option',
-  /** The path of `value` in `details.field`; '' if the names of its options are already full paths. */
+  /** The path of `value`, put before the name of an option in `details.field` of the error. '' for no path. */
   field: string = where,
 ): void {
   if (!isPlain(value))

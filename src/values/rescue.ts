@@ -1,4 +1,4 @@
-/** The rules by which a task rings again after its lease expired, for the stores that rescue tasks in JavaScript. */
+/** The rules by which a task rings again after its lease expired. The Lua scripts for Redis have the same rules. */
 
 /** The maximum number of expired claims that one claim call rescues. Keeps the call short after a crash or a stall. */
 export const RESCUES_PER_CLAIM = 4

@@ -1,4 +1,4 @@
-/** How long a failed task waits before its next attempt, in ms. */
+/** How often a failed task is retried, and how long it waits before each retry, in ms. */
 export interface RetryPolicy {
   readonly maxAttempts: number
   readonly backoff: 'exponential' | 'fixed'
