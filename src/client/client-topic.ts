@@ -41,7 +41,7 @@ import {
 } from './wire.ts'
 
 export interface SweepOptions {
-  /** Aborts the sweep. A sweep has no timeout, because its duration depends on the number of tasks. */
+  /** Aborts the call. A call for many tasks has no timeout, because its duration depends on the number of tasks. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -55,7 +55,7 @@ type Counts = {
 
 /** The maximum number of tasks or keys in one request. */
 const MANY_MAX = 10_000
-/** The option of idempotent calls. */
+/** The option of calls that may be retried. */
 const REPEATABLE = { isRepeatable: true } as const
 
 export class ClientTopic<In = unknown, Out = unknown> {
@@ -64,7 +64,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
   readonly #clock: Clock
   readonly #path: string
 
-  /** Creates a handle. Use `client.topic(name)` instead. */
+  /** Internal. Call `client.topic(name)` to get a topic. */
   constructor(name: string, http: Http, clock: Clock) {
     this.name = name
     this.#http = http
@@ -142,7 +142,10 @@ export class ClientTopic<In = unknown, Out = unknown> {
     }
   }
 
-  /** Moves the tasks of a selection. `shift: '+10m'` or `'-1h'` moves each task relative to its due time. */
+  /**
+   * Reschedules all tasks with a tag or a prefix. `shift: '+10m'` or `'-1h'` moves each task relative to its current
+   * ring time.
+   */
   async rescheduleBy(
     by: By,
     when: (When & { readonly shift?: undefined }) | Shift,
@@ -155,7 +158,10 @@ export class ClientTopic<In = unknown, Out = unknown> {
     return this.#sweep('reschedule', { ...byOut(by), ...whenOrShiftOut(when) }, read, options)
   }
 
-  /** Returns null if the key has neither a live nor a dead task. */
+  /**
+   * Returns the live or dead task of a key; if the server has a ledger, also its last ended task. Returns null if there
+   * is none.
+   */
   async get(key: string): Promise<TaskInfo<Out> | null> {
     try {
       return await this.#http.get(this.#taskPath(key), taskInfoIn<Out>)
@@ -166,8 +172,8 @@ export class ClientTopic<In = unknown, Out = unknown> {
   }
 
   /**
-   * Returns tasks, the soonest first; without `state`, pending and claimed tasks. Pass `cursor` to get the next page;
-   * it is null on the last page.
+   * Returns a page of tasks, the soonest first. Without `state`, lists pending and claimed tasks. Pass the returned
+   * `cursor` to get the next page; it is null on the last page.
    */
   async list(options: ListOptions = {}): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }> {
     checkOptions(options, ['state', 'tag', 'prefix', 'dueFrom', 'dueTo', 'limit', 'cursor'], 'list')
@@ -230,7 +236,7 @@ export class ClientTopic<In = unknown, Out = unknown> {
       this.#sweep('dead/purge', which, ({ purged }: { purged: number }) => ({ purged }), options),
   } as const
 
-  /** Claims due tasks, or waits for them. Returns [] after `wait`, or if the server shuts down. */
+  /** Claims due tasks, or waits for them. Returns [] if no task is due within `wait`, or if the server shuts down. */
   async claim(options: ClaimOptions = {}): Promise<ClaimedTask<Out>[]> {
     checkOptions(options, ['limit', 'wait', 'lease', 'signal'], 'claim')
     const { limit, wait = 0, lease, signal } = options

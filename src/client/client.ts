@@ -68,7 +68,7 @@ export interface TopicForecast {
 }
 
 export interface Audit {
-  /** True if the books of all topics balance. */
+  /** True if the counters of every topic balance. */
   readonly balances: boolean
   readonly topics: readonly TopicAudit[]
 }

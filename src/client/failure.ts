@@ -6,7 +6,7 @@ export interface SentRequest {
   readonly method: string
   /** The URL without secrets. */
   readonly url: string
-  /** True if the call is idempotent and may be retried. */
+  /** True if the call may be retried after a lost answer. */
   readonly isRepeatable: boolean
 }
 

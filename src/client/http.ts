@@ -1,4 +1,7 @@
-/** Sends HTTP calls to a server, with an access token and a timeout. Every failure is a TocsinError. */
+/**
+ * Sends HTTP calls to a server, with an access token and a timeout. Every failure is a TocsinError, but if the caller's
+ * signal aborts, the reason of the signal is thrown.
+ */
 import type { Clock } from '../clock.ts'
 import { durationText } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
@@ -16,7 +19,7 @@ export interface CallOptions {
    * How long the server may wait before it answers (long poll). It is added to the timeout. Null removes the timeout.
    */
   readonly waitMs?: number | null | undefined
-  /** True if the call is idempotent and may be retried. */
+  /** True if the call may be retried after a lost answer. */
   readonly isRepeatable?: boolean | undefined
   readonly headers?: Readonly<Record<string, string>> | undefined
 }
@@ -64,7 +67,10 @@ export class Http {
     return this.#base
   }
 
-  /** Sends a GET request. `read` converts the JSON of the answer. If `read` throws, the answer is not from Tocsin. */
+  /**
+   * Sends a GET request. `read` converts the JSON of the answer. If `read` throws, the call fails: the answer is not
+   * from Tocsin.
+   */
   get<T>(path: string, read: (json: never) => T, options?: CallOptions): Promise<T> {
     return this.#call('GET', path, null, (response, sent) => jsonOf(response, sent, read), options)
   }

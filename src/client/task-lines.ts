@@ -45,8 +45,8 @@ export class TaskLines {
   }
 
   /**
-   * The error that the source threw. The body ends normally before the error, so that the server reports how many tasks
-   * it accepted.
+   * The error that the source threw; null if there is none. The body ends normally before the error, so that the server
+   * reports how many tasks it accepted.
    */
   get problem(): { readonly thrown: unknown } | null {
     return this.#problem

@@ -162,7 +162,10 @@ function openly(request: FastifyRequest): Access {
   return OPEN
 }
 
-/** Throws 'forbidden' if the token does not cover the topic. Routes also call this for topics in a query. */
+/**
+ * Throws 'forbidden' if the token is restricted to a topic prefix that this topic does not have. Routes also call this
+ * for topics in a query.
+ */
 export function checkTopic({ topicPrefix }: Access, topic: string): void {
   checkTopicName(topic)
   if (topicPrefix !== null && !topic.startsWith(topicPrefix))

@@ -1,6 +1,6 @@
 /**
- * Converts errors to HTTP answers. All have the same shape, the status of their error code, and no internals of the
- * server.
+ * Converts errors to HTTP answers. All error answers have the same shape, have the status of their error code, and
+ * reveal no internals of the server.
  */
 import type { FastifyBaseLogger, FastifyError } from 'fastify'
 import { ERROR_TABLE, type ErrorCode, TocsinError } from '../errors.ts'
@@ -59,11 +59,11 @@ export function asTocsinError(thrown: unknown): TocsinError | null {
   if (TocsinError.is(thrown)) return thrown
   const { code = '', statusCode = 500 } = (thrown ?? {}) as Partial<FastifyError>
   const [known, words] = BY_FASTIFY[code] ?? ['bad-request', ERROR_TABLE['bad-request'].means]
-  // Fastify's own message may quote the request, in any length.
+  // Do not use Fastify's own message: it may quote the request, at any length.
   return code.startsWith('FST_') && statusCode < 500 ? new TocsinError(known, words) : null
 }
 
-/** Returns the error, or an 'internal' error if it is null, that is, unexpected. */
+/** Returns the given error. Null stands for an unexpected error and becomes an 'internal' error. */
 export function orInternal(known: TocsinError | null): TocsinError {
   return known ?? new TocsinError('internal', ERROR_TABLE.internal.means)
 }

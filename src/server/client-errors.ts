@@ -32,8 +32,8 @@ export function refuseRaw(error: Error & { code?: string }, socket: Socket): voi
 }
 
 /**
- * Returns true if an answer has begun, because the client would read an error as a part of that answer. Node has no
- * public API for this; its own error handler reads the same field.
+ * Returns true if an answer has begun. Then no error may be written, because the client would read it as a part of that
+ * answer. Node has no public API for this; its own error handler reads the same field.
  */
 function isAnswering(socket: Socket): boolean {
   return (socket as { _httpMessage?: ServerResponse | null })._httpMessage?.headersSent === true

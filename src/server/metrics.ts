@@ -18,7 +18,7 @@ const MINUTE_MS = 60_000
 /** The timeout for reading the store during a scrape. It is shorter than Prometheus' default scrape timeout of 10 s. */
 const LOOK_MS = 5_000
 
-/** The store calls whose duration is measured: those with a round trip to a database. */
+/** The store calls whose duration is measured. */
 const TIMED = [
   'schedule',
   'cancel',
@@ -110,7 +110,8 @@ export class Metrics implements Meter {
 
   /** Registers the gauges that are read at each scrape. */
   watch(toc: Tocsin): void {
-    // Prometheus collects all gauges at once: the first gauge reads the store, and all others use the result.
+    // A scrape collects all gauges at once. The first gauge starts a read of the store, and the others wait for the
+    // same read.
     let looking: Promise<void> | null = null
     const collect = () => (looking ??= look().finally(() => (looking = null)))
     const gauge = <L extends string>(name: string, help: string, labelNames: L[]) =>

@@ -111,7 +111,7 @@ function indexOf(path: string): Index {
 }
 
 /**
- * Throws if the query is not percent-encoded UTF-8. Fastify would use the undecoded text, and it would match nothing.
+ * Throws if the query is not percent-encoded UTF-8. Fastify would pass on the undecoded text, which matches nothing.
  */
 function checkEncoding(url: string): void {
   const at = url.indexOf('?')

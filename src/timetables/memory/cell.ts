@@ -38,7 +38,7 @@ import { TagIndex } from './tag-index.ts'
 
 const NO_TAGS: readonly string[] = Object.freeze([])
 
-/** The time of one step, by the wall clock and by the monotonic clock. */
+/** The time of one call: `nowMs` by the wall clock, `steadyMs` by the monotonic clock. */
 export interface CellTime {
   readonly nowMs: number
   readonly steadyMs: number
@@ -58,7 +58,10 @@ export class MemoryCell {
   readonly tags = new TagIndex()
   readonly counters = { scheduled: 0, done: 0, cancelled: 0, obsolete: 0, purged: 0 }
   readonly #claims = new Claims()
-  /** The keys of tasks that a rescue found to be poison. The answer of the next claim reports them. */
+  /**
+   * The keys of tasks that died as poison: they lost a lease while running alone. The answer of the next claim reports
+   * them.
+   */
   #poisoned: string[] = []
 
   constructor(
@@ -189,15 +192,18 @@ export class MemoryCell {
     return 'purged'
   }
 
-  /** Returns whether the hint was put. */
+  /**
+   * Puts a hint. 'set' replaces any hint of the key. 'lower' puts the hint only if the key has no hint, or a hint that
+   * waits for a later time. Returns whether the hint was put.
+   */
   put(
     { key, ringMs, failures, priority, isSuspect }: Hint,
     mode: 'set' | 'lower',
     { nowMs }: CellTime,
   ): boolean {
     const old = this.pool.get(key)
-    // Do not change a held hint. It is not lost: its lease holder settles it, or the rescue puts it back after its
-    // lease expires.
+    // A held hint is not changed. It is not lost: its lease holder settles it, or it waits again after its lease
+    // expires.
     if (mode === 'lower' && old !== undefined && (old.claim !== null || this.dueMsOf(old) <= ringMs))
       return false
     if (old !== undefined) this.#replace(old)
@@ -287,7 +293,7 @@ export class MemoryCell {
     }
     const tries = this.#triesOf(entry, nowMs)
     tries.lost++
-    // The task is poison only if `begin` recorded that the suspect was started, alone, under this claim.
+    // A suspect is poison if `begin` recorded that its handler was started under this claim.
     if (record.alone && tries.startedStamp === record.stamp) {
       this.#bury(entry, nowMs, 'poison', poisonText(tries.lost), false)
       this.#poisoned.push(entry.key)
@@ -352,8 +358,8 @@ export class MemoryCell {
   }
 
   /**
-   * Removes a task from its lane or its claim, from the pool and from the tags. The stamp of its lease holder becomes
-   * stale.
+   * Removes a task from its lane or its claim, from the pool and from the tags. A later outcome from its lease holder
+   * is stale.
    */
   #detach(entry: Entry): void {
     if (entry.claim === null) this.lanes.remove(entry)

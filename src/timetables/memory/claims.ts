@@ -51,8 +51,7 @@ export class Claims {
   }
 
   /**
-   * Changes the end of a lease. The stamp stays the same, because an extension must not make its own lease holder
-   * stale.
+   * Changes the end of a lease. The stamp stays the same, because the lease holder settles its tasks with this stamp.
    */
   extend(record: ClaimRecord, leaseEndMs: number): void {
     this.#leases.move(record, leaseEndMs)

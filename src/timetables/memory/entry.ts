@@ -35,9 +35,13 @@ export class Entry implements HeapMember {
   }
 }
 
-/** The record of the earlier claims of a task. It exists after a claim that did not end the task. */
+/**
+ * The record of the earlier claims of a task. It exists once the task was retried or snoozed, lost a lease, or died.
+ */
 export interface Tries {
-  /** The time when the task was first due. The time of its next ring is in its score in the lane. */
+  /**
+   * The due time in ms. Retries, snoozes and lost leases do not change it. The next ring is in the score of the task.
+   */
   dueMs: number
   /** The stamp of the first claim. The id of the task is made from it. */
   firstStamp: number
@@ -83,7 +87,7 @@ export class ClaimRecord implements HeapMember {
   }
 }
 
-/** A dead task with its body. A new task of the same key shares nothing with it. */
+/** A dead task with its body. It is independent of a new task with the same key. */
 export interface Grave {
   readonly entry: Entry
   readonly dueMs: number

@@ -74,7 +74,9 @@ function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, sco
   }
 }
 
-/** If the limit splits a prefix, puts the tasks of this prefix back, unless all taken tasks have this prefix. */
+/**
+ * If the limit splits tasks with the same prefix and ring time, puts these tasks back, unless no other task was taken.
+ */
 function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
   const next = lane.head()
   if (next === undefined) return

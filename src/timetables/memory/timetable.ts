@@ -31,15 +31,18 @@ import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
 /**
- * The interval at which pullers poll. A wake is a function call here and cannot be lost. Pullers poll only because the
- * wall clock can step.
+ * The interval at which consumers poll idle cells. They poll only in case the wall clock steps: a wake is a function
+ * call here and cannot be lost.
  */
 const LOOK_MS = 10_000
 
 /** The maximum number of hints of a topic in memory. A hint takes some 200 bytes. */
 const RESIDENT_MAX = 500_000
 
-/** The number of tables created so far. Each table has one epoch for its whole life, because it never loses hints. */
+/**
+ * The number of tables created so far. The epoch of a table is its number, and never changes, because a table in memory
+ * never loses hints.
+ */
 let tables = 0
 
 const NEVER = Number.POSITIVE_INFINITY
@@ -47,7 +50,7 @@ const NEVER = Number.POSITIVE_INFINITY
 interface TopicCells {
   readonly cells: readonly MemoryCell[]
   readonly watchers: Set<Watcher>
-  /** The frontier up to which the topic was filled from a ledger. Null if nothing was filled. */
+  /** The hints of all tasks up to this position have been loaded from the ledger. Null if none have been loaded. */
   frontier: Frontier | null
 }
 
@@ -57,7 +60,10 @@ export class MemoryTimetable implements TaskStore, HintTable {
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number
-  /** The cells that this process pulls, by topic. Only topics that `keepOnly` restricts are in this map. */
+  /**
+   * The cells for which this process keeps hints, by topic. Topics that `keepOnly` does not restrict are not in this
+   * map.
+   */
   readonly #keptCells = new Map<string, ReadonlySet<number>>()
   readonly #clock: Clock
   readonly #random: Random
@@ -94,7 +100,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
     const cell = this.#cell(at)
     const before = cell.nextRings()
     const claim = cell.claim(request, time)
-    // Wake other consumers if the rescue put back a task that is now the next.
+    // Wake other consumers if a task whose lease expired was put back and is now the next to ring.
     if (claim.rescued > 0) this.#wakeIfNearer(at.topic, at.cell, before, time)
     return claim
   }
@@ -264,7 +270,8 @@ export class MemoryTimetable implements TaskStore, HintTable {
   }
 
   /**
-   * Runs one step per place, all with the same time. Then wakes each cell whose next ring came nearer, once per cell.
+   * Calls `step` for each place, always with the same time. Then wakes each cell whose next ring is now earlier, once
+   * per cell.
    */
   #change<P extends Place, A>(
     topic: string,
@@ -301,8 +308,8 @@ export class MemoryTimetable implements TaskStore, HintTable {
   }
 
   /**
-   * Wakes a cell if its next ring came nearer. Compares lanes and suspects separately, because a suspect that waits
-   * past its time must not suppress other wakes.
+   * Wakes a cell if its next ring is now earlier. Compares lanes and suspects separately: a suspect may wait long after
+   * its ring time, and that old time would otherwise suppress the wakes for all other tasks.
    */
   #wakeIfNearer(topic: string, cell: number, before: Rings, { nowMs }: CellTime): void {
     const { cells, watchers } = this.#topic(topic)
@@ -327,12 +334,12 @@ export class MemoryTimetable implements TaskStore, HintTable {
   #topic(name: string): TopicCells {
     const known = this.#topics.get(name)
     if (known !== undefined) return known
-    // After `close` a write must fail. It must not look successful.
+    // After `close`, a write must fail instead of being stored in a new topic and lost.
     if (this.#isClosed) throw new TocsinError('closed', 'this timetable was closed')
     const watchers = new Set<Watcher>()
     const cells = Array.from({ length: CELLS }, (_, cell) => {
-      // Call the watchers after the step: a fence runs abort listeners of the user, which may call this timetable
-      // again.
+      // Notify the watchers after the current call: the notification runs abort listeners of the user, which may call
+      // this timetable again.
       const fence = (key: string, stamp: number, cause: 'cancelled' | 'replaced') =>
         queueMicrotask(() => {
           for (const watcher of watchers) watcher.fence(cell, key, stamp, cause)

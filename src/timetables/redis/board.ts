@@ -58,8 +58,8 @@ export class RedisBoard implements Board {
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     const { writer, replicas, caller, keys } = this.#parts
-    // Read first, because the topic usually exists. A read also works in a full Redis, so that consumers can start and
-    // free memory.
+    // Read first, because the topic usually exists. A read also succeeds when Redis is out of memory, so that consumers
+    // can start and free memory.
     const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
     if (typeof known === 'string') return recordOf(known)
     const fixed: Fixed = { topic, slots, slotBy }

@@ -1,7 +1,7 @@
 /**
- * The body of a task as it is stored in the pool of a cell: the creation time in 7 characters, then the JSON. If the
- * task has tags, or a priority other than normal, a line precedes the JSON: '#', the letter of the priority, and each
- * tag after a tab. JSON never starts with '#'.
+ * The body of a task as Redis stores it (in the hash `pool` of a cell): the creation time in 7 characters, then the
+ * JSON. If the task has tags, or a priority other than normal, a line precedes the JSON: '#', the letter of the
+ * priority, and each tag after a tab. JSON never starts with '#'.
  */
 import type { Priority } from '../../task.ts'
 
@@ -42,7 +42,8 @@ export function decodeBody(text: string): Body {
 const HASH = '#'.charCodeAt(0)
 
 /**
- * Encodes milliseconds in 42 bits, enough until 2109. Caches the last result, because many tasks share a millisecond.
+ * Encodes a time in ms as 7 characters (42 bits, enough until 2109). Caches the last result, because many tasks share a
+ * millisecond.
  */
 export function createdText(ms: number): string {
   if (ms === lastMs) return lastText

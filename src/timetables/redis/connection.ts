@@ -33,9 +33,7 @@ export interface RedisCall {
   readonly operation: string
   /** The time at which the caller stops waiting, by the monotonic clock. */
   readonly deadlineMs: number
-  /**
-   * True if a second run changes nothing. A lost reply is then 'timetable-unavailable' instead of 'unknown-outcome'.
-   */
+  /** True if a second run does no harm. A lost reply is then 'timetable-unavailable' instead of 'unknown-outcome'. */
   readonly isRepeatable: boolean
 }
 

@@ -4,7 +4,7 @@ import { describeError, TocsinError } from '../../errors.ts'
 /** Returns the TocsinError for an error reply: Redis did not run the command, or aborted its script. */
 export function replyError(reply: Error, operation = 'the call'): TocsinError {
   const [word = ''] = reply.message.split(' ', 1)
-  // The script had started, and Redis does not roll back what the script wrote before the error.
+  // The script had started. Redis does not roll back the writes that it made before the error.
   if (SCRIPT_ABORTED.test(reply.message) && !(word in REPLIES))
     return new TocsinError(
       'unknown-outcome',

@@ -30,7 +30,7 @@ const FAILURES_MAX = 999
  */
 export class RedisHintTable implements HintTable {
   readonly isShared = true
-  /** Hints in Redis take no memory of this process. */
+  /** No limit, because hints in Redis take no memory of this process. */
   readonly residentMax = Number.POSITIVE_INFINITY
   readonly lookMs: number
   readonly #timetable: RedisTimetable
@@ -61,7 +61,7 @@ export class RedisHintTable implements HintTable {
     return this.#add(places, this.#kinds(topic).has)
   }
 
-  /** Does nothing, because other processes pull the other cells and need their hints. */
+  /** Does nothing, because other processes claim from the other cells and need their hints. */
   keepOnly(): void {}
 
   async extent(topic: string): Promise<{ count: number; headMs: number | null }> {
@@ -178,7 +178,10 @@ export class RedisHintTable implements HintTable {
   }
 }
 
-/** The kinds of batches of a topic. Each list has an element for every cell. */
+/**
+ * The kinds of batches of a topic: calls of one kind to one cell are sent together. Each list has an element for every
+ * cell.
+ */
 interface HintKinds {
   readonly set: readonly BatchKind<Hint, boolean>[]
   readonly lower: readonly BatchKind<Hint, boolean>[]

@@ -3,7 +3,8 @@ import { CELLS } from '../../values/cell.ts'
 /**
  * The keys of one cell, `<prefix>:{<topic>:<cell>}:<name>`, with their Redis types, in the order in which
  * lua/shared/cell.lua reads them from KEYS. The *score of a task* is its ring time in ms * 1000 + the number of its
- * failures (at most 999). 'Rescue' (lua/shared/rescue.lua) is a step of the scripts claim, cancel and reschedule.
+ * failures (at most 999). 'Rescue' (lua/shared/rescue.lua) is a part of the scripts claim, cancel and reschedule: it
+ * puts the tasks of expired claims back into the lanes.
  *
  * | name     | type    | contents                                          | written by                               |
  * |----------|---------|---------------------------------------------------|------------------------------------------|
@@ -112,8 +113,8 @@ export interface ScriptKeys {
 }
 
 /**
- * The keys of one cell. Their common hash tag keeps the cell on one node of a Redis Cluster. The cells of a topic are
- * spread over all nodes.
+ * The keys of one cell. Their common hash tag would keep a cell on one node of a Redis Cluster, and spread the cells of
+ * a topic over all nodes. This version does not support Redis Cluster.
  */
 export interface CellKeys extends ScriptKeys {
   readonly meta: string

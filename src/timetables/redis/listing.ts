@@ -3,7 +3,7 @@ import { prefixOf } from '../../values/cell.ts'
 import type { EntryView, ListQuery } from '../../timetable.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 
-/** A task that may be on the page: its cell and its position in the order, without its body. */
+/** A task that may be on the page: its cell and its position in the list order, without its body. */
 export interface Candidate extends ListPosition {
   readonly cell: number
 }
@@ -34,8 +34,8 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
     const horizon = pages
       .flatMap(({ completeTo }) => (completeTo === null ? [] : [completeTo]))
       .toSorted(comparePositions)[0]
-    // Drop candidates after the horizon, because a cell may have more candidates there. Drop candidates up to `from`,
-    // because they belong to earlier rounds.
+    // Drop candidates after the horizon, because some cell may have more candidates there that it has not returned yet.
+    // Drop candidates up to `from`, because they belong to earlier rounds.
     const certain = pages
       .flatMap((page) => page.candidates)
       .filter((one) => horizon === undefined || comparePositions(one, horizon) <= 0)

@@ -109,7 +109,7 @@ async function connect(
       )
     const parts = { caller, writer, replicas, batcher, wakes, keys, recordClock, random, lookMs, close }
     const timetable = new RedisTimetable(parts)
-    // Set the record clock before the first write.
+    // Read Redis's clock before the first write, because the creation time of a task is computed from the last reading.
     await timetable.nowMs()
     return { timetable, parts }
   } catch (error) {

@@ -24,7 +24,7 @@ export interface RedisOptions {
    * 'noeviction'.
    */
   readonly assumeNoEviction?: boolean | undefined
-  /** How often idle cells are polled, in case a wake was lost. 10 s by default. */
+  /** How often idle cells are polled, in case a notification was lost. 10 s by default. */
   readonly safetyLook?: Duration | undefined
 }
 

@@ -14,9 +14,7 @@ const NOT_ASCII = 0x80
 /** A UTF-16 unit takes at most this many bytes of UTF-8. */
 const BYTES_PER_UNIT_MAX = 3
 
-/**
- * The initial size of a Packer's buffer, within these limits: the size of the last packed result and a quarter more.
- */
+/** The initial size of a Packer's buffer: 1.25 times the size of the last packed result, within these limits. */
 const LIKELY_BYTES_MIN = 1_024
 const LIKELY_BYTES_MAX = 131_072
 let likelyBytes = LIKELY_BYTES_MIN
@@ -92,7 +90,7 @@ export class Packer {
     return this.#bytes.subarray(0, this.#end)
   }
 
-  /** Writes the header of the list, with its length, which is known only at its end. */
+  /** Writes the header of the current list. The header contains the length of the list, which is known only now. */
   #closeList(): void {
     if (this.#end === 0) return
     this.#bytes[this.#listStart] = ARRAY_32

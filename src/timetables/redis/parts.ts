@@ -10,7 +10,10 @@ import type { Wakes } from './wakes.ts'
 export interface RedisParts {
   /** Sends claims, settlements and reads. */
   readonly caller: Caller
-  /** Sends the writes of users. With `waitReplicas` it has its own connection, because WAIT blocks a connection. */
+  /**
+   * Sends the writes of users. With `waitReplicas`, this caller has its own connection, because WAIT blocks a
+   * connection.
+   */
   readonly writer: Caller
   readonly replicas: Replicas
   readonly batcher: Batcher

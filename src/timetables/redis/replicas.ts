@@ -18,7 +18,7 @@ export class Replicas {
     this.#caller = caller
     this.#clock = clock
     this.#wanted = wanted
-    // WAIT must return before the deadline of its call passes, because that would destroy the connection.
+    // WAIT must return before the deadline of its call. The connection is destroyed when a deadline passes.
     this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 
@@ -54,7 +54,8 @@ export class Replicas {
       confirmed = Number(await this.#caller.command(wait, 'wait'))
       if (confirmed >= this.#wanted) return
     } catch (error) {
-      // The WAIT failed, but the write was done. So the outcome of the write is unknown; it is not a failure.
+      // The WAIT failed after Redis had done the write. Report an unknown outcome, because the write may reach the
+      // replicas.
       cause = error
     }
     throw new TocsinError(

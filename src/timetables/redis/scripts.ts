@@ -7,7 +7,7 @@ interface ScriptRow {
    * (keys.ts).
    */
   readonly keys: 'cell' | 'board' | 'board and tokens' | 'board and changes'
-  /** True if a second run changes nothing. A caller may then run the script again after a lost reply. */
+  /** True if a second run does no harm. A caller may then run the script again after a lost reply. */
   readonly isRepeatable: boolean
 }
 

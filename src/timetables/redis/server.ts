@@ -38,7 +38,7 @@ export async function checkServer(
 }
 
 /**
- * Checks a server for a hint table: does the same checks, and checks that INFO reports the replication id. Without the
+ * Checks a server for a hint table: runs `checkServer`, and checks that INFO reports the replication id. Without the
  * replication id, a data loss would go unnoticed, and a table that is recorded as filled could be empty.
  */
 export async function checkHintServer(
@@ -56,7 +56,7 @@ export async function checkHintServer(
 }
 
 /**
- * Tests the permissions of the user when Redis is opened, because a missing permission would abort a script half-way.
+ * Tests the permissions of the user when Redis is opened. Later, a missing permission would abort a script half-way.
  */
 async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)

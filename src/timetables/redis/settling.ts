@@ -17,8 +17,8 @@ export interface SettlePiece {
 type Way = 'done' | 'obsolete' | 'other'
 
 /**
- * Returns the script calls in rounds. If a key occurs again, its settlement is in a later round, where it is stale. The
- * calls of one round may run in any order.
+ * Returns the script calls in rounds. The calls of one round may run in any order. Each round starts after the previous
+ * round. If a key occurs twice, its second settlement is in a later round, so that the second one is stale.
  */
 export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][] {
   type OpenPiece = { way: Way; settlements: Settlement[]; indexes: number[] }
@@ -95,7 +95,10 @@ function outcomeArgs(outcome: SettleOutcome): [string, string] {
   return ['', '']
 }
 
-/** Replaces control characters, because line ends separate stored errors and Lua's string.format stops at a NUL. */
+/**
+ * Replaces control characters by spaces: line ends separate the parts of a stored dead task, and Lua's string.format
+ * stops at a NUL.
+ */
 function oneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ')
 }

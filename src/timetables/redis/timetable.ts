@@ -29,12 +29,13 @@ import { TaskReads } from './task-reads.ts'
 import { UserWrites } from './user-writes.ts'
 import { claimedTask } from './views.ts'
 
-/** The maximum age of the reading of Redis's clock that a look uses. */
+/** `look` reads Redis's clock again if the last reading is older than this. */
 const CLOCK_AGE_MAX_MS = 1_000
 
 /**
- * A timetable that many processes share. Every step is one script on one cell, and Redis's clock decides its time. This
- * file has the calls that concern claims. The writes of users are in user-writes.ts, the reads in task-reads.ts.
+ * A timetable that many processes share. Every change of a cell is one script, which Redis runs atomically and by its
+ * own clock. This file has the calls that concern claims. The writes of users are in user-writes.ts, the reads in
+ * task-reads.ts.
  */
 export class RedisTimetable implements TaskStore {
   readonly features = NO_LEDGER
@@ -102,8 +103,8 @@ export class RedisTimetable implements TaskStore {
   }
 
   /**
-   * Reads the next ring and the next lease end with one plain command, because thousands of idle cells are polled
-   * regularly.
+   * Reads the next ring and the next lease end. Uses a plain command instead of a script, because thousands of idle
+   * cells are polled regularly.
    */
   async look({ topic, cell }: CellAddress): Promise<Look> {
     const { caller, keys, recordClock } = this.#parts

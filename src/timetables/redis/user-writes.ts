@@ -16,8 +16,8 @@ import type { ScriptName } from './scripts.ts'
 export class UserWrites {
   readonly #parts: RedisParts
   /**
-   * The kinds of batches by topic. They are created once, because a program may make hundreds of thousands of single
-   * calls.
+   * The kinds of batches by topic: calls of one kind to one cell are sent together. The kinds are created once, because
+   * a program may make hundreds of thousands of single calls.
    */
   readonly #kindsOf = new Map<string, TopicKinds>()
 
@@ -170,7 +170,10 @@ interface TopicKinds {
   readonly cancel: CellKinds<Place, CancelAnswer>
   readonly replay: CellKinds<Place, ReplayAnswer>
   readonly purge: CellKinds<Place, PurgeAnswer>
-  /** The kinds that depend on `mergeMs`, for the last value of `mergeMs`, which seldom changes. */
+  /**
+   * The kinds that depend on `mergeMs`, for its last value only, because `mergeMs` seldom changes. Null before the
+   * first call.
+   */
   merging: MergingKinds | null
 }
 

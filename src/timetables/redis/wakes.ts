@@ -8,7 +8,7 @@ import { type Listener, BoardListeners } from './board-listeners.ts'
 const REOPEN_MS = 1_000
 
 /**
- * Subscribes to the channels of cells and of the board. A message says that the next ring of a cell came nearer, that a
+ * Subscribes to the channels of cells and of the board. A message says that a cell has an earlier next ring, that a
  * held task was cancelled or replaced, or that the board changed. The subscriptions have their own connection, because
  * Redis disconnects subscribers with a large output buffer. The first subscription opens this connection.
  *
@@ -148,7 +148,10 @@ export class Wakes {
     return listener
   }
 
-  /** Parses 'wake <ring> <now>', or 'fence <cause>' followed by two lines for each task: a stamp and a key. */
+  /**
+   * Parses a message: 'wake <ring> <now>', times in ms; or 'fence <cause>' and, for each task that was cancelled or
+   * replaced, two lines: a stamp and a key.
+   */
   #receive(topic: string, cell: number, message: string): void {
     const watchers = this.#topics.get(topic) ?? []
     if (message.startsWith('wake ')) {

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Records that the handler of a suspect is about to start. A suspect that loses its lease is poison only if its start
--- was recorded.
+-- Records that the handler of a suspect is about to start. If the lease expires after this record, the task is poison
+-- and becomes dead. If it expires without this record, the task only waits again.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        key, stamp

@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- Ends waiting tasks as cancelled. Marks held tasks, whose current attempt is then the last, and notifies their lease
--- holders.
+-- Cancels tasks. A waiting task ends. A held task is marked as cancelled, so that its current attempt is the last, and
+-- its lease holder is notified.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        random seed of the rescue's delays (a number from 0 to 1), MessagePack of keys
+-- ARGV        random number from 0 to 1 for the delays of tasks whose lease expired (shared/rescue.lua), MessagePack of
+--             keys
 -- Reply       now, '' if all tasks were cancelled, else a letter for each key: 'c' cancelled, 'f' in flight, 'n' not
 --             found
 -- Repeatable  no: a second run would cancel a task that was scheduled under the key in between
 --@include cell tries claims lanes bury rescue
 
 local keys = cmsgpack.unpack(ARGV[2])
--- Rescue first, because a task whose lease has expired counts as waiting.
+-- First put tasks whose lease has expired back into the lanes, because they count as waiting.
 rescue_all(tonumber(ARGV[1]))
 
 -- Most cancelled tasks wait in the normal lane: one ZREM removes and counts them. If ZREM removed fewer keys than

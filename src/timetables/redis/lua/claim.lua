@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- Rescues expired claims, then takes due tasks, lane by lane, under one stamp and one lease. If the reply is lost, a
--- repeat with the same req returns the tasks that the claim still holds. If the process dies, the tasks are rescued
--- after the lease expires.
+-- Rescues expired claims, that is, puts their tasks back into the lanes. Then takes due tasks, lane by lane, under one
+-- stamp and one lease. If the reply is lost, a repeat with the same request id returns the tasks that the claim still
+-- holds. If the process dies, the tasks are rescued after the lease expires.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        req, limit, lease in ms, 'lanes' | 'suspects', '1' to keep prefixes whole, random seed of the rescue's
---             delays (a number from 0 to 1)
--- Reply       now, stamp, next ring, next suspect, ms to the first lease end (each -1 if there is none), number of
---             rescued tasks, poisoned keys separated by line ends, keys, scores, bodies, tries (false for a task
---             without tries; an empty list if no task has tries)
+-- ARGV        request id, limit, lease in ms, 'lanes' | 'suspects' (where to take tasks from), '1' to keep tasks of one
+--             prefix and ring time in one claim, random number from 0 to 1 for the delays of rescued tasks
+-- Reply       now, stamp, next ring of the lanes, next ring of the suspects, ms to the first lease end (each -1 if
+--             there is none), number of rescued tasks, keys of poison tasks separated by line ends; then for the
+--             claimed tasks: keys, scores, bodies, tries (shared/tries.lua; false for a task without tries; an empty
+--             list if no task has tries)
 -- Repeatable  yes
 --@include cell tries claims lanes bury rescue
 
@@ -22,15 +23,15 @@ local function prefix_of(key)
   return string.match(key, '^[^:]*')
 end
 
--- Returns how many tasks of `found` to take so that no prefix is split. `found` is a flat list of keys and scores, with
--- one task more than there is room for.
+-- Returns how many tasks of `found` to take so that tasks with the same prefix and ring time are not split. `found` is
+-- a flat list of keys and scores, with one task more than there is room for.
 local function uncut(found, room)
   local next_ring, prefix = ring_of(found[2 * room + 2]), prefix_of(found[2 * room + 1])
   local keep = room
   while keep > 0 and ring_of(found[2 * keep]) == next_ring and prefix_of(found[2 * keep - 1]) == prefix do
     keep = keep - 1
   end
-  -- If a single prefix exceeds the limit, split it.
+  -- If the tasks of a single prefix exceed the limit, split them.
   return (keep == 0 and #keys == 0) and room or keep
 end
 
@@ -80,7 +81,7 @@ else
         n = n + 1
         local key, score = found[i], found[i + 1]
         keys[n], scores[n] = key, score
-        -- PREPARE keeps the last three digits of the score, which count failures.
+        -- In PREPARE, as in a lane, the last three digits of the score count failures.
         local failures = #score > 2 and string.sub(score, -3) or string.format('%03d', score)
         held[2 * n - 1], held[2 * n] = stamp_text .. failures, key
       end
@@ -110,9 +111,10 @@ local lease_end = redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2]
 local poisoned = redis.call('HGET', CLAIMS, 'poisoned')
 if poisoned then redis.call('HDEL', CLAIMS, 'poisoned') end
 
--- Wake other consumers if the rescue put back a task that rings before `next` or `suspect`.
+-- Wake other consumers if the rescue put back a task that rings before the stored fields `next` or `suspect`.
 tell_rings()
--- Store the exact next times, which pollers read. The old values are too early if a first task was taken or cancelled.
+-- Store the exact times of the next ring, the next suspect and the next lease end, which consumers poll. The old values
+-- are too early if the first task was taken or cancelled.
 local known, gone = {}, {}
 local function note(field, value)
   if value then known[#known + 1], known[#known + 2] = field, value else gone[#gone + 1] = field end

@@ -2,7 +2,7 @@
 -- Extends the lease of a claim: the lease ends the given time from now. The stamp stays the same.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        req, lease in ms
+-- ARGV        request id of the claim, lease in ms
 -- Reply       now, 1 extended | 0 the claim holds no task any more
 -- Repeatable  yes
 --@include cell

@@ -3,8 +3,8 @@
 -- possible.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        'done' | 'obsolete', MessagePack of two lists: the keys; and, in turn, a stamp and the number of
---             consecutive keys that have this stamp
+-- ARGV        'done' | 'obsolete', MessagePack of two lists: the keys; the stamps of the keys, run-length encoded (a
+--             stamp, then the number of consecutive keys with this stamp)
 -- Reply       now, '' if all tasks were held, else a letter for each key: '1' settled, '0' stale
 -- Repeatable  yes: a second run finds that the tasks are not held, answers '0' and changes nothing
 --@include cell claims
@@ -24,7 +24,7 @@ for group = 1, #stamps, 2 do
   at = at + stamps[group + 1]
 end
 if #held > 0 then
-  -- One EXISTS saves three commands in cells without tags, tries and marks.
+  -- Most cells have none of these Redis keys. One EXISTS saves them three commands.
   if redis.call('EXISTS', TAGS, TRIES, MARKS) > 0 then
     untag(held)
     redis.call('HDEL', TRIES, unpack(held))

@@ -11,7 +11,7 @@ local from, to, step = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local steps = {}
 for i = 1, math.ceil((to - from) / step) do steps[i] = 0 end
 
--- Counts the rings in [first, last).
+-- Counts the tasks of a lane from the score `first` up to, but not including, the time `last` in ms.
 local function rings(lane, first, last)
   return redis.call('ZCOUNT', lane, first, '(' .. string.format('%.0f', last * 1000))
 end

@@ -13,8 +13,8 @@
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local found = {}
--- The position up to which the list is complete. A lane that may have more tasks is complete up to its last listed
--- task. This is the first of these positions.
+-- The position up to which the list is complete: the first such position of all lanes. A lane that may have more tasks
+-- is complete up to its last listed task, any other lane to its end.
 local end_score, end_key = nil, ''
 
 local function page(lane, from)

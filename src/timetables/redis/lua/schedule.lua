@@ -4,9 +4,10 @@
 -- No allow-oom: a full Redis rejects the script before it writes anything.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        'replace' | 'keep', quantum in ms, number of tasks, a lane letter for each task (a single 'n' if all are
---             normal), '1' if any task has tags, MessagePack of two lists: keys and bodies in turn; the times, or one
---             time for all ('+ms' is a delay, a number is an instant)
+-- ARGV        'replace' | 'keep', quantum in ms (times are rounded up to a multiple of it, unless it is 0), number of
+--             tasks, a lane letter for each task (a single 'n' if all are normal), '1' if any task has tags,
+--             MessagePack of two lists: keys and bodies in turn; the times, or one time for all ('+ms' is a delay from
+--             now, a number is an instant)
 -- Reply       now, '' if all tasks were created, else a letter for each task: 'c' created, 'r' replaced, 'f' replaced
 --             in flight, 'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
 -- Repeatable  no: a second run would replace a task that was scheduled under the key in between

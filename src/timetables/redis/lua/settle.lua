@@ -4,8 +4,8 @@
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        number of settlements, then five values for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead',
---             delay in ms or cause of death, error (for 'dead' the error follows a '1' if the death counts as a
---             failure, else a '0')
+--             delay in ms or cause of death, error (for 'dead', the error is preceded by a '1' if the death counts as
+--             a failure, else by a '0')
 -- Reply       now, a letter for each settlement: '1' settled, '0' stale
 -- Repeatable  yes: a second run finds that the tasks are not held, answers '0' and changes nothing
 --@include cell tries claims lanes bury

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Stores a node's card and counts a beat. Notifies the other processes if the edition of the card is new.
+-- Stores a node's card and counts a beat. Notifies the other processes if the card has a new edition.
 -- allow-oom: a full Redis must not make live nodes look dead.
 --
 -- KEYS        board (shared/board.lua)

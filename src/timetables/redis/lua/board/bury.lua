@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Deletes the card of a node that was judged dead, unless the node has beaten since. Sends no notification, because
--- every process decides for itself which nodes are dead.
+-- Deletes the card of a node that was judged dead, unless the node has sent a beat since. Sends no notification,
+-- because every process decides for itself which nodes are dead.
 --
 -- KEYS        board (shared/board.lua)
 -- ARGV        node id, the node's count of beats when it was judged dead

@@ -19,8 +19,9 @@ local version, fixed = string.match(text, '^(%d+)\n([^\n]*)\n')
 version = tonumber(version)
 
 if version ~= expected then
-  -- If this change was made earlier, it is at this index of the list. LINDEX counts a negative index from the oldest
-  -- entry, so the version and the id must be compared.
+  -- If an earlier call made this change, the change is at this index of the list. Compare its version and id: the index
+  -- is negative if the topic has an older version than expected, and LINDEX counts a negative index from the oldest
+  -- entry.
   local past = redis.call('LINDEX', CHANGES, version - (expected + 1))
   local past_version, past_id = string.match(past or '', '^(%d+) %d+\n([^\n]*)\n')
   local is_ours = tonumber(past_version) == expected + 1 and past_id == change_id

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Removes waiting hints. Marks held hints, which then end with their claim, and notifies their lease holders.
+-- Removes waiting hints. Marks held hints as cancelled, so that they are removed when their claim ends, and notifies
+-- their lease holders.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys

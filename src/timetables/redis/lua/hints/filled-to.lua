@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Records that a topic is filled up to a frontier. Ignores a frontier that is behind the recorded frontier.
+-- Records the frontier of a topic: the hints of all tasks up to this position have been loaded from the ledger. Ignores
+-- a frontier that is behind the recorded frontier.
 --
 -- KEYS        cell (shared/cell.lua): cell 0 of the topic
--- ARGV        epoch, the frontier: ring, cell, key
+-- ARGV        epoch, the frontier: ring time in ms, cell, key
 -- Reply       now, 1 recorded | 0 the epoch has changed
 -- Repeatable  yes
 --@include cell epoch

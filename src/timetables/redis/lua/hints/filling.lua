@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Returns the epoch of a topic, and the frontier up to which the topic is filled. If hints may have been lost
--- (shared/epoch.lua), begins a new epoch without a frontier.
+-- Returns the epoch and the frontier of a topic. The hints of all tasks up to the frontier have been loaded from the
+-- ledger. If hints may have been lost (shared/epoch.lua), begins a new epoch without a frontier.
 --
 -- KEYS        cell (shared/cell.lua): cell 0 of the topic
 -- ARGV        a unique name for a new epoch

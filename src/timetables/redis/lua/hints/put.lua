@@ -14,8 +14,8 @@ local letters = ARGV[2]
 local all_normal = letters == 'n'
 local keys, scores = cmsgpack.unpack(ARGV[3])
 
--- Returns the same as `waiting` in shared/lanes.lua. It is faster for cells that have only the normal lane, as most
--- cells do.
+-- Returns the lane letters and scores of the keys, and the positions of missing keys, as `waiting` in shared/lanes.lua
+-- does. Uses fewer commands for a cell that has only the normal lane, as most cells do.
 local function whereabouts()
   if redis.call('EXISTS', HIGH, LOW, SUSPECTS) > 0 then return waiting(keys) end
   local found, old_scores, missing = {}, redis.call('ZMSCORE', NORMAL, unpack(keys)), {}
@@ -38,8 +38,8 @@ local function lowered()
     local left = {}
     for at, i in ipairs(elsewhere) do left[at] = keys[i] end
     for at, stamp in ipairs(stamps_of(left)) do
-      -- Do not change a held hint. It is not lost: its lease holder settles it, or the rescue puts it back after its
-      -- lease expires.
+      -- Do not change a held hint. It is not lost: its lease holder settles it, or it waits again after its lease
+      -- expires.
       if not stamp then entering[#entering + 1] = elsewhere[at] end
     end
   end
@@ -47,7 +47,8 @@ local function lowered()
     local tries_of = redis.call('HMGET', TRIES, unpack(later_keys))
     local moved, from = {}, {}
     for at, i in ipairs(later) do
-      -- If a rescue delayed the hint, compare with its original due time: a refill must not undo the delay.
+      -- A hint with tries waits for a later time than its due time, because it lost a lease. Compare the due time:
+      -- loading the same hint again from the ledger must not undo the delay.
       if not tries_of[at] or read_tries(tries_of[at]).due > ring_of(scores[i]) then
         entering[#entering + 1] = i
         moved[#moved + 1], from[#from + 1] = keys[i], old_letters[i]

@@ -4,7 +4,7 @@ local BEATS, CARDS, TOPICS, META, NEWS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEY
 
 local FORMAT = 1
 
--- Read the time once: all of a step happens at one time, and two readings may differ.
+-- Read the time once, so that all writes of a script have the same time.
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 

@@ -1,5 +1,5 @@
 -- Included by every script that works on a cell. Contains the keys of the cell (types and contents: keys.ts), the time,
--- the check of the format, and the notification of consumers when the next ring comes nearer.
+-- the check of the format, and the notification of consumers when the next ring becomes earlier.
 local HIGH, NORMAL, LOW, SUSPECTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local PREPARE, LEASES, CLAIMS = KEYS[5], KEYS[6], KEYS[7]
 local POOL, TRIES, TAGS, MARKS = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
@@ -11,14 +11,14 @@ local FAILURES_MAX = 999
 
 local LANE_OF = { h = HIGH, n = NORMAL, l = LOW, s = SUSPECTS }
 
--- Read the time once: all of a step happens at one time, and two readings may differ.
+-- Read the time once, so that all writes of a script have the same time.
 local TIME = redis.call('TIME')
 local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
--- The field `next` is never later than the first ring of the lanes. `suspect` is never later than the first ring of the
--- suspects. A step that adds an earlier ring lowers the field and wakes all pullers. There are two fields because a
--- suspect may wait long after its ring time: in a shared field, that old time would keep all later rings from waking
--- pullers.
+-- The field `next` of META is never later than the first ring of the lanes. `suspect` is never later than the first
+-- ring of the suspects. A script that adds an earlier ring lowers the field and wakes the consumers. There are two
+-- fields because a suspect may wait long after its ring time. In a shared field, that old time would be earlier than
+-- any new ring, and no new ring would wake the consumers.
 local meta = redis.call('HMGET', META, 'format', 'next', 'suspect')
 if meta[1] and tonumber(meta[1]) > FORMAT then
   return redis.error_reply('TOCSINFORMAT ' .. meta[1])
@@ -28,8 +28,8 @@ local function ring_of(score)
   return math.floor(score / 1000)
 end
 
--- Returns the ring time in ms, rounded up to `quantum` and clamped. `when` is '+1000' (a delay), '~-1000' (a shift of
--- `was`), or an instant as a number or as text.
+-- Returns the ring time in ms, rounded up to a multiple of `quantum` and limited to valid times. `when` is '+1000' (a
+-- delay from now), '~-1000' (a shift of `was`, the present ring time), or an instant as a number or as text.
 local function ring_at(when, quantum, was)
   local mark = type(when) == 'string' and string.byte(when)
   local wanted
@@ -54,7 +54,7 @@ local function count(counter, n)
   if n > 0 then redis.call('HINCRBY', META, counter, n) end
 end
 
--- The earliest ring that this step added to the lanes, and the earliest ring that it added to the suspects.
+-- The earliest ring that this script added to the lanes, and the earliest ring that it added to the suspects.
 local put_ring, put_suspect
 
 local function ring_put(letter, ring)
@@ -65,8 +65,7 @@ local function ring_put(letter, ring)
   end
 end
 
--- Publishes a wake if this step added a ring before `next` or `suspect`. A step calls this after it added all its
--- rings.
+-- Wakes the consumers if this script added a ring before `next` or `suspect`. Call it after all rings were added.
 local function tell_rings()
   local sooner
   if put_ring and not (meta[2] and put_ring >= tonumber(meta[2])) then
@@ -121,8 +120,8 @@ local function untag(keys)
   call_in_pieces('ZREM', TAGS, gone)
 end
 
--- Deletes body, tags, tries and mark of tasks that ended or died. The caller removes the tasks from the lanes and from
--- PREPARE.
+-- Deletes the body, the tags, the tries (shared/tries.lua) and the mark as cancelled of tasks that ended or died. The
+-- caller removes the tasks from the lanes and from PREPARE.
 local function forget(keys)
   if #keys == 0 then return end
   untag(keys)

@@ -1,6 +1,6 @@
--- The held tasks. CLAIMS has three fields for each claim call: <req> → stamp, <stamp> → req, and 'm' .. <stamp> → the
--- tasks that the claim took (its members). The members are MessagePack: for each lane its letter, then a flat list of
--- keys and scores.
+-- The held tasks. CLAIMS has three fields for each claim call: <request id> → stamp, <stamp> → request id, and 'm' ..
+-- <stamp> → the tasks that the claim took (its members). The members are MessagePack: for each lane its letter, then a
+-- flat list of keys and scores.
 
 -- Calls visit(key, lane letter, score) for every task that a claim took, including tasks that it no longer holds.
 local function each_member(stamp_text, visit)

@@ -1,6 +1,6 @@
--- Reads how far a topic is filled with hints. META of the topic's cell 0 has the fields 'epoch' (the name of the
--- epoch), 'server' (the replication id of Redis when the epoch began) and 'filled' (the frontier: ring time, cell,
--- key).
+-- Reads the epoch and the frontier of a topic. The hints of all tasks up to the frontier have been loaded from the
+-- ledger. An epoch ends when hints may have been lost. META of the topic's cell 0 has the fields 'epoch' (a unique
+-- name), 'server' (the replication id of Redis when the epoch began) and 'filled' (the frontier: ring time, cell, key).
 
 -- The replication id of Redis changes after a restart and after a failover. Either may lose the last writes.
 local server = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')

@@ -1,7 +1,7 @@
 -- Hints: the keys and ring times of a ledger's tasks. Hints are in the lanes and in PREPARE, like tasks. They have no
 -- bodies: the ledger has the bodies.
 
--- Removes hints from the lanes, with their tries and marks.
+-- Removes hints from the lanes, with their tries (shared/tries.lua) and their marks as cancelled.
 local function leave(keys)
   if #keys == 0 then return end
   redis.call('ZREM', NORMAL, unpack(keys))
@@ -13,7 +13,8 @@ local function leave(keys)
   end
 end
 
--- Removes waiting and held hints. Returns a flat list of the stamps and keys of the held hints, for tell_fence.
+-- Removes waiting and held hints. Returns a flat list of the stamps and keys of the held hints, for tell_fence, which
+-- notifies the lease holders.
 local function take_out(keys)
   local held, touched, fenced = {}, {}, {}
   for i, stamp in ipairs(stamps_of(keys)) do

@@ -47,15 +47,16 @@ local function rescue(claims_max, seed)
         if marked[i] == 1 then
           cancelled[#cancelled + 1] = key
         elseif letter_of[key] == 's' and tries.started == stamp then
-          -- The task is poison only if begin.lua recorded that the suspect was started, alone, under this claim.
+          -- The suspect is poison, because begin.lua recorded that its handler was started under this claim.
           tries.error = 'its lease ran out ' .. tries.lost .. ' times in a row, the last time running alone'
           deaths[#deaths + 1] = { key = key, tries = tries, cause = 'poison' }
           poisoned[#poisoned + 1] = key
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
           local letter = tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])
-          -- A hint has no body with a priority, so put it back into the lane from which it was claimed. The suspects'
-          -- lane is the exception: the ledger decides whether a task is a suspect.
+          -- A hint has no body, and so no priority. If it is not a suspect now, put it back into the lane from which it
+          -- was claimed. From the suspects' lane it goes to the normal lane: the ledger decides whether a task is a
+          -- suspect.
           if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end
           local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
@@ -82,7 +83,7 @@ local function rescue(claims_max, seed)
   return rescued
 end
 
--- Rescues all expired claims. Steps whose answer depends on whether a task is held call this first.
+-- Rescues all expired claims. A script whose answer depends on whether a task is held calls this first.
 local function rescue_all(seed)
   while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do rescue(16, seed) end
 end

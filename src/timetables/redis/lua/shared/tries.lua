@@ -1,5 +1,5 @@
--- The tries of a task: a record of its earlier claims. TRIES has a field for a task after a claim that did not end the
--- task:
+-- The tries of a task: a record of its earlier claims. TRIES has a field for a live task that was retried, snoozed or
+-- replayed, or that lost a lease:
 -- 'due|first stamp|failures|deliveries|lost leases in a row|started stamp|updated|error' (times in ms).
 local function read_tries(text, due, stamp)
   if not text then
@@ -12,7 +12,7 @@ local function read_tries(text, due, stamp)
   }
 end
 
--- `updated` is the current time by default. A step that changes nothing for users passes the old time.
+-- `updated` is the current time by default. A caller whose change is not visible to users passes the old time.
 local function write_tries(tries, updated)
   return string.format('%.0f|%.0f|%d|%d|%d|%.0f|%.0f|%s', tries.due, tries.first, tries.failures,
     tries.deliveries, tries.lost, tries.started, updated or now, tries.error)
