@@ -12,12 +12,15 @@ export const CANCELLED = 2
 export const OBSOLETE = 3
 export const DEAD = 4
 
-/** Value of the column `started`: the task was claimed alone. */
+/** Value of the column `started`: the task was claimed alone, as a suspect. For any other claim the value is 0. */
 export const ALONE = 1
 /** Value of the column `started`: the task was claimed alone, and the start of its handler was recorded. */
 export const STARTED_ALONE = 2
 
-/** Columns of the books. The transaction that changes a task also changes these counters. */
+/**
+ * The counters of a topic, each of which is a column. The transaction that changes a task also updates them. A counter
+ * `…_swept` counts the ended tasks that were deleted because of their age.
+ */
 export const COUNTERS = [
   'scheduled',
   'done',
@@ -44,7 +47,8 @@ export function priorityOf(number: number): Priority {
 }
 
 /**
- * Returns the tags as one text, one tag per line. A tag contains no line break, because it has no control characters.
+ * Returns the tags as one text, one tag per line. A tag cannot contain a line break, because control characters are
+ * rejected.
  */
 export function tagsText(tags: readonly string[] | null): string | null {
   return tags === null ? null : tags.join('\n')
@@ -61,6 +65,7 @@ export interface WaitingRow {
   readonly ring_ms: number
   readonly failures: number
   readonly priority: number
+  /** The number of leases that the task has lost in a row. */
   readonly lost: number
 }
 

@@ -142,8 +142,9 @@ export class ShardedLedger implements Ledger {
   }
 
   /**
-   * Merges one page of each database into one page. A database that has more tasks returns a frontier. The merged page
-   * is complete up to the lowest frontier, so tasks after that frontier are left out.
+   * Merges one page of each database into one page. A database that has more tasks returns a frontier, which is the
+   * position of the last task on its page. After the lowest frontier, tasks of that database may be missing. So the
+   * merged page ends at the lowest frontier.
    */
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
     const pages = await Promise.all(this.#shards.map((shard) => shard.load(topic, after, untilMs, limit)))
@@ -289,7 +290,7 @@ export class ShardedLedger implements Ledger {
   }
 }
 
-/** Compares two tasks by the order in which each database lists its tasks. */
+/** Compares two tasks in the order in which every database lists its tasks. */
 function compareViews(a: EntryView, b: EntryView): number {
   if (a.generation === undefined || b.generation === undefined)
     return comparePositions(positionOf(a), positionOf(b))

@@ -1,4 +1,7 @@
-/** Writes lists as array literals of PostgreSQL, so that a statement has one parameter for a column of many tasks. */
+/**
+ * Formats lists as array literals of PostgreSQL. A statement then has one parameter per column, for any number of
+ * tasks.
+ */
 import type { Place } from '../../timetable.ts'
 
 const QUOTED = /["\\]/

@@ -133,8 +133,8 @@ export class PostgresBoard implements Board {
     try {
       return await this.#database.query(text, values, { doing, deadlineMs, isRepeatable: true })
     } catch (error) {
-      // The statement was rolled back too often. This may happen if the default isolation level is stricter than READ
-      // COMMITTED.
+      // `query` does not translate the error of a statement that was rolled back at every attempt. Such an error may
+      // occur if the default isolation level is stricter than READ COMMITTED.
       throw toTocsinError(error, this.#database.where, doing, true, true)
     }
   }

@@ -29,11 +29,12 @@ export interface CallerTransactionParts {
 type Write<T> = (runner: StatementRunner, topic: TopicName) => Promise<T>
 
 /**
- * The writes in one `{ tx }`. The caller may end the transaction without awaiting these writes. So each write first
- * reads the id of the transaction. A statement that runs in a transaction with another id does nothing.
+ * The writes in a caller's transaction, which the caller passed as `{ tx }`. The caller may end the transaction without
+ * awaiting these writes. So each write first reads the id of the transaction. A statement that runs in a transaction
+ * with another id does nothing.
  */
 export class CallerTransaction implements LedgerTransaction {
-  /** Null because the commit feed reports the writes. */
+  /** Null because consumers read the committed writes from the commit feed (the table tocsin.news). */
   readonly ended = null
   readonly isSynchronous = false
   readonly #client: CallerClient
@@ -143,9 +144,9 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   /**
-   * Adds the tasks to the commit feed, before the tasks are written: this statement fails if no transaction is open. If
-   * the transaction ends between the two statements, the feed names tasks that were not written. Readers of the feed
-   * ignore them.
+   * Adds the tasks to the commit feed. Throws if the transaction has ended. Must be called before the tasks are
+   * written, because the caller may commit between the two statements. Then the feed has tasks that were not written,
+   * and its readers ignore these tasks. In the other order, written tasks would be missing in the feed.
    */
   async #feed(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<void> {
     if (places.length === 0) return this.#checkOpen(runner)
@@ -158,8 +159,9 @@ export class CallerTransaction implements LedgerTransaction {
   }
 
   /**
-   * Throws if the transaction has ended. A statement that runs after the end finds no task. So 'not-found' for all
-   * tasks may mean that the transaction has ended. Outside a transaction, every statement has another transaction id.
+   * Throws if the transaction has ended. A statement that runs after the end finds no task, so 'not-found' for all
+   * tasks may mean that the transaction has ended. After the end, the current id differs from `transactionId`, because
+   * every transaction, and every statement outside a transaction, has its own id.
    */
   async #checkOpen({ transactionId }: StatementRunner): Promise<void> {
     if (transactionId !== (await this.#currentId())) throw noOpenTransaction()

@@ -5,7 +5,7 @@ import type { Database } from './database.ts'
 import { TRANSACTIONS } from './statements/transactions.ts'
 import type { TopicName, Writes } from './writes.ts'
 
-/** Checks the `{ tx }` of a caller. Writes in the transaction of that `{ tx }`, on the caller's connection. */
+/** Checks the client that a caller passed as `{ tx }`, and writes in the transaction that is open on that client. */
 export class CallerTransactions {
   readonly #database: Database
   readonly #writes: Writes

@@ -1,6 +1,6 @@
 /**
- * The channel of LISTEN and NOTIFY. All ledgers of a database share this channel. The payload is the name of a topic,
- * or begins with '?'.
+ * The channel of LISTEN and NOTIFY. All processes that use the database share this channel. The payload is the name of
+ * a topic, or a special payload that begins with '?'.
  */
 export const CHANNEL = 'tocsin'
 

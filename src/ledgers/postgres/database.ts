@@ -179,7 +179,8 @@ export class Database {
   }
 
   #errorOf(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
-    // The callers of this class handle these two kinds of errors themselves.
+    // Deadlocks, serialization failures and lock timeouts are returned unchanged, so that the callers of this class can
+    // recognize them.
     if (!TocsinError.is(error) && isSent && (isRetryable(error) || isLockTimeout(error))) return error
     return toTocsinError(error, this.where, doing, isRepeatable, isSent)
   }

@@ -71,8 +71,9 @@ export function isStatementRejected(error: unknown): boolean {
 }
 
 /**
- * Translates an error of the driver. `isRepeatable` is true if the statement can be sent again without another effect:
- * a lost answer is then no 'unknown-outcome'. `isSent` is true if the statement was sent before the error occurred.
+ * Translates an error of the driver. `isRepeatable` is true if the statement can be sent again without another effect.
+ * Then a lost answer is not reported as 'unknown-outcome'. `isSent` is true if the statement was sent before the error
+ * occurred.
  */
 export function toTocsinError(
   error: unknown,

@@ -45,15 +45,16 @@ export class OpenHandlerTransaction implements HandlerTransaction {
   readonly #parts: OpenHandlerTransactionParts
   #isOpen = true
   /**
-   * False while a statement may be running, or while the server may not respond. Then the pool must discard the
-   * connection.
+   * True once the server has carried out COMMIT or ROLLBACK. Otherwise a statement may still be running, so the pool
+   * must discard the connection.
    */
   #isReusable = false
   /**
-   * The first error of a statement of the handler. Even if the handler caught the error, PostgreSQL has aborted the
-   * transaction.
+   * The first error of a statement of the handler. After such an error, PostgreSQL rolls the transaction back at
+   * COMMIT, even if the handler caught the error, unless the handler rolled back to a savepoint.
    */
   #firstError: unknown
+  /** The transaction id that PostgreSQL assigned after BEGIN. */
   #id: unknown
 
   constructor(client: PoolClient, parts: OpenHandlerTransactionParts) {
@@ -86,8 +87,8 @@ export class OpenHandlerTransaction implements HandlerTransaction {
   readonly settle: HandlerTransaction['settle'] = async (topicName, settlements) => {
     const { writes, textFor } = this.#parts
     const topic = await this.#parts.topic(topicName)
-    // TRANSACTION_CONTROL does not detect a COMMIT in a text of several statements ('UPDATE …; COMMIT'). Such a commit
-    // cannot be undone. The task is retried.
+    // The id has changed if the handler sent a COMMIT after another statement, in one text such as 'UPDATE …; COMMIT'.
+    // TRANSACTION_CONTROL does not match such a text. The commit cannot be undone. The task is retried.
     if ((await this.#currentId()) !== this.#id)
       throw badTx(
         'the handler ended its transaction itself: what it wrote before that is committed, and the next attempt writes it again. Leave COMMIT and ROLLBACK to Tocsin',

@@ -59,8 +59,9 @@ export interface PostgresParts {
 }
 
 /**
- * The number of parallel statement queues for each topic and way. The steps of a key always use the same queue, so they
- * keep their order. More queues would mean smaller batches and more statements. The number must be a power of two.
+ * The number of parallel statement queues for each topic and each `Batching.way`. The steps of a key always use the
+ * same queue, so they keep their order. More queues would mean smaller batches and more statements. The number must be
+ * a power of two.
  */
 const STATEMENT_QUEUES = 2
 
@@ -86,6 +87,7 @@ export class PostgresLedger implements Ledger {
   readonly #parts: PostgresParts
   readonly #readings: Readings
   #isReadingClock = false
+  /** The cached batch kinds, by topic, kind of step and variant. */
   readonly #kinds = new Map<string, readonly BatchKind<never, unknown>[]>()
 
   constructor(parts: PostgresParts) {
@@ -238,7 +240,8 @@ export class PostgresLedger implements Ledger {
   }
 
   async load(topic: string, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
-    // A process that loads a topic consumes the topic. So the process stores how the keys of the topic are placed.
+    // A process that loads a topic consumes the topic. So the process stores how keys are assigned to cells, for the
+    // SQL functions that write tasks of the topic.
     await this.#parts.topics.announce(topic)
     return this.#readings.load(await this.#seen(topic), after, untilMs, limit)
   }
@@ -345,8 +348,8 @@ export class PostgresLedger implements Ledger {
   }
 
   /**
-   * Like `#seen`, for calls that look up keys by cell. Throws if the topic's stored `slotBy` differs from this program's,
-   * because the keys would then be looked up in the wrong cells.
+   * Like `#seen`, for calls that look up keys by cell. Throws if the topic's stored `slotBy` differs from the `slotBy`
+   * of this program, because the keys would then be looked up in the wrong cells.
    */
   async #agreed(topic: string): Promise<number> {
     return (await this.#parts.topics.agreed(topic)) ?? -1
@@ -372,7 +375,8 @@ export class PostgresLedger implements Ledger {
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
       const settlement = settlements[i] as LedgerSettlement
-      // A lost lease need not wait for the row lock, because the sweeper will find the expired lease again.
+      // A lost lease need not wait for the row lock, because a periodic search for overdue tasks will find the expired
+      // lease again.
       if (settlement.outcome.kind === 'lost') return STALE
       const later = new Promise<LedgerSettled>((resolve, reject) =>
         waiting.push({ settlement, resolve, reject }),
@@ -412,8 +416,9 @@ export class PostgresLedger implements Ledger {
   }
 
   /**
-   * Returns the variant of a step for a session. A statement extends or settles the claims of only one session. The
-   * variant for another session is not cached, because few calls will use it.
+   * Returns the variant of a step that extends or settles claims of a session. Each session has its own variant,
+   * because a statement can only extend or settle claims of one session. The variant of another session is not cached,
+   * because few calls will use it.
    */
   #variantFor(session: number): Pick<Batching, 'variant' | 'isOneOff'> {
     return session === this.#parts.writes.session ? {} : { variant: `${session}`, isOneOff: true }
@@ -487,13 +492,17 @@ interface Waiting {
 }
 
 /**
- * The properties of a step that decide its batch. Steps with the same topic, `doing` and `variant` share a statement.
+ * The properties of a step that decide its batch. Steps with the same topic, `doing` and `variant` may share a
+ * statement.
  */
 interface Batching {
   readonly topic: string
   /** The kind of step, which is also named in error messages. */
   readonly doing: 'schedule' | 'cancel' | 'reschedule' | 'claim' | 'extend' | 'settle' | 'replay' | 'purge'
-  /** Distinguishes steps whose statements differ in a parameter that is the same for all tasks of the statement. */
+  /**
+   * The parameters that a statement has only once for all of its tasks, such as `mergeMs`. Steps with different values
+   * cannot share a statement.
+   */
   readonly variant?: string
   /** True if the variant is not cached, because few calls will have it. */
   readonly isOneOff?: boolean
@@ -502,7 +511,8 @@ interface Batching {
    * for each other.
    */
   readonly way: 'write' | 'claim' | 'extend' | 'settle'
-  /** True if the step creates a missing topic and fixes how the keys of the topic are placed. */
+  /** True if the step creates a missing topic and makes the stored `slotBy` of the topic final. */
   readonly makesTopic?: boolean
+  /** True if the step may be sent again after a lost answer. */
   readonly isRepeatable: boolean
 }

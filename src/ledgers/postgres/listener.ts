@@ -12,7 +12,7 @@ const RECONNECT_MS = 1_000
  * silently.
  */
 const CHECK_MS = 10_000
-/** The maximum time in which a NOTIFY that this process sends to itself must arrive. */
+/** How long the listener waits for the NOTIFY that this process sends to itself. */
 const ECHO_MS = 2_000
 
 /**
@@ -64,7 +64,7 @@ export class Listener {
 
   async #run(): Promise<void> {
     // The listener keeps one connection, and a handler's transaction may keep another. All other calls need at least
-    // one more.
+    // one more. In a smaller pool, the listener does not start, and the ledger polls.
     if ((this.#pool.options.max ?? 10) < 3) return
     while (!this.#stop.signal.aborted) {
       const client = await this.#connected()
@@ -83,8 +83,8 @@ export class Listener {
     const connecting = this.#pool.connect()
     try {
       const client = await Promise.race([connecting, this.#stopped()])
-      // The listener was closed while it waited for a free connection of the caller's pool. A connection that comes
-      // later is released.
+      // Null if the listener was closed while it waited for a connection. If the pool provides the connection later,
+      // the connection is released.
       if (client === null) connecting.then((late) => late.release()).catch(() => {})
       return client
     } catch {

@@ -162,8 +162,8 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
 ]
 
 /**
- * The number of generations that one call of nextval reserves. It must be at least the maximum number of tasks in a
- * statement.
+ * The number of generations that one call of nextval reserves. A generation is a number that is part of a task's id.
+ * GENERATIONS must be at least the maximum number of tasks in a statement.
  */
 export const GENERATIONS = 1_024
 
@@ -193,6 +193,7 @@ export interface LedgerFacts {
    */
   readonly id: string
   readonly partitions: number
+  /** The position of this database in a ledger over several databases: '1 of 1', '2 of 4'. */
   readonly shard: string
 }
 
@@ -207,8 +208,8 @@ export async function migrate(
 ): Promise<LedgerFacts> {
   await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
   const { rows: found } = await connection.query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there")
-  // CREATE SCHEMA IF NOT EXISTS is skipped if the table exists, because it requires the right to create schemas even if
-  // the schema exists.
+  // CREATE SCHEMA IF NOT EXISTS is sent only if the table is missing, because the statement requires the right to
+  // create schemas even if the schema exists.
   if (found[0]?.['there'] !== true)
     await connection.query(`CREATE SCHEMA IF NOT EXISTS tocsin;
       CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)`)

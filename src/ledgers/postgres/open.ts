@@ -110,7 +110,7 @@ export async function openPostgres(
         await release()
       },
     })
-    // Read the clock of record (the clock of PostgreSQL) before anything is written.
+    // Read PostgreSQL's clock now, because `clockMs` estimates the time from the last reading.
     await ledger.nowMs()
     return ledger
   } catch (error) {

@@ -18,15 +18,15 @@ interface Step {
   readonly name: string
   readonly statement: Statement
   /**
-   * A faster statement that is tried first if the condition `when` is true. PostgreSQL rolls this statement back if a
-   * key already has a live task.
+   * A faster statement that is tried first if the SQL condition `when` is true. If a key already has a live task,
+   * PostgreSQL rolls this statement back, and `statement` runs instead.
    */
   readonly fastPath?: { readonly statement: Statement; readonly when: string }
   /** The columns of the result. */
   readonly returns: readonly string[]
   /**
-   * True if the statement looks its rows up one by one, and has no other joins. The planner must choose this way even
-   * while the table is empty.
+   * True if the statement only looks up single rows. Then the function forbids sequential scans, hash joins and merge
+   * joins, which the planner would prefer while the table is empty.
    */
   readonly isByPlace?: boolean
 }

@@ -165,7 +165,8 @@ const CHECKED_BODY = `
 
 /**
  * Returns the milliseconds since 1970, rounded up to a whole number: a task may ring a fraction of a millisecond late,
- * but never early. The result is exact in every version of PostgreSQL.
+ * but never early. The whole minutes and the rest are converted separately, because `extract(epoch …)` returns an
+ * inexact floating-point number in PostgreSQL 13.
  */
 const WHOLE_MS = `
   CREATE OR REPLACE FUNCTION tocsin.whole_ms(utc timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $tocsin$
@@ -211,8 +212,8 @@ const RING_TIME = `
     END $tocsin$;`
 
 /**
- * Returns the id of the topic, the cell of the task, and the merge interval. The first task of a topic fixes how the
- * keys of the topic are placed.
+ * Returns the id of the topic, the cell of the task, and the merge interval in milliseconds. If `is_placing` is true,
+ * the topic gets a task, and its slot_by becomes final.
  */
 const PLACE = `
   CREATE OR REPLACE FUNCTION tocsin.place(
@@ -279,7 +280,10 @@ const PLACE_VARIABLES = `
       cell smallint;
       merge_ms bigint;`
 const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
-/** Values for the parameters lock_timeout_ms and transaction_id: the setting of the connection, and any transaction. */
+/**
+ * Values for the parameters lock_timeout_ms and transaction_id. NULL means the setting of the connection, and any
+ * transaction.
+ */
 const TERMS_VALUES = ['NULL', 'NULL']
 const NOTIFY_VALUES = [String(NOTIFY_WITHIN_MS), 'v.topic_name']
 

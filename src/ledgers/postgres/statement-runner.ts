@@ -20,7 +20,7 @@ export interface StatementRunner {
 }
 
 /**
- * In a caller's transaction, a NOTIFY is sent for tasks that ring within this time: consumers may read the commit feed
- * too late for them.
+ * A write in a caller's transaction sends a NOTIFY for tasks that ring within this time. For later tasks no NOTIFY is
+ * necessary, because consumers poll the commit feed (the table tocsin.news) every second.
  */
 export const NOTIFY_WITHIN_MS = 2_000

@@ -6,17 +6,18 @@ import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
 
 /**
- * The ids of the topics in the tables. The ids are cached, because a topic is never deleted. The table also stores how
- * the keys of a topic are placed, for other writers than this program, such as the SQL functions.
+ * Looks up and caches the ids of topics. An id stays valid, because a topic is never deleted. The table also stores the
+ * placing of each topic: how its keys are assigned to cells (`slotBy`), and how its times are rounded (`mergeMs`).
+ * Other writers than this program, such as the SQL functions, read the placing there.
  */
 export class Topics {
   readonly #database: Database
   readonly #known = new Map<string, number>()
   readonly #placings = new Map<string, () => Placing>()
   readonly #created = new Map<string, TopicCreated>()
-  /** The topics whose stored placing is fixed and equal to the placing in this process. */
+  /** The topics whose stored `slotBy` is final and equal to the `slotBy` of this process. */
   readonly #agreed = new Set<string>()
-  /** The mergeMs that was last stored for each topic. */
+  /** The mergeMs that this process last stored for each topic. */
   readonly #storedMergeMs = new Map<string, number>()
 
   constructor(database: Database) {
@@ -50,15 +51,16 @@ export class Topics {
   }
 
   /**
-   * Returns the topic for writing new keys, and fixes its placing. Throws if the stored `slotBy` differs from the
-   * `slotBy` of this program.
+   * Returns the topic for writing new keys. Stores the placing, and makes the stored `slotBy` final. Throws if another
+   * `slotBy` is stored and cannot be replaced.
    */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
     const placing = this.#placings.get(name)
     if (placing === undefined || (this.#agreed.has(name) && this.#isStored(name, placing()))) return topic
-    // A write in a caller's transaction does not wait for the topic's creation. If it fixed the placing now, and another
-    // node created the topic with another slotBy, the ledger and the board would disagree, and both nodes be rejected.
+    // Wait until the topic exists on the board, because a write in a caller's transaction has not waited yet. Otherwise
+    // another node could create the topic with another slotBy. Then the board would reject this node, and the ledger
+    // would reject the other node.
     const created = this.#created.get(name)?.() ?? null
     if (created !== null) await created
     const { slotBy, mergeMs } = placing()
@@ -68,16 +70,16 @@ export class Topics {
       this.#storedMergeMs.set(name, mergeMs)
       return topic
     }
-    // Either the stored slotBy differs, or another transaction holds the row. This call does not wait for that
-    // transaction: only the stored slotBy must be equal.
+    // No row was updated: the stored slotBy differs, or another transaction has locked the row. This call does not wait
+    // for the lock. It only checks that the stored slotBy is not a different one.
     const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
     if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
     return topic
   }
 
   /**
-   * Like `seen`, for calls that look keys up in the cells where this process places them. Throws if the fixed `slotBy`
-   * differs from the `slotBy` of this program.
+   * Like `seen`, for calls that look up keys by cell. Throws if the stored `slotBy` is final and differs from the
+   * `slotBy` of this program, because then the keys are in other cells.
    */
   async agreed(name: string): Promise<number | null> {
     const id = await this.seen(name)
@@ -90,7 +92,10 @@ export class Topics {
     return id
   }
 
-  /** Stores the placing of a topic that this process consumes, for other writers than this program. */
+  /**
+   * Stores the placing of a topic that this process consumes, for other writers than this program. Does not make
+   * `slotBy` final.
+   */
   async announce(name: string): Promise<void> {
     const placing = this.#placings.get(name)?.()
     if (placing === undefined || this.#isStored(name, placing)) return

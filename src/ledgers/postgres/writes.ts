@@ -31,7 +31,7 @@ export interface TopicName {
 export interface ClaimItem extends Place {
   readonly stamp: number
   readonly leaseMs: number
-  /** The time on the clock by which the task rang. */
+  /** The time of the hint table's clock when the task rang, in Unix milliseconds. */
   readonly nowMs: number
   readonly alone: boolean
 }
@@ -42,8 +42,8 @@ export interface ExtendItem extends Place {
 }
 
 /**
- * If another transaction has locked the row of a task, a claim of the task answers 'held', with a lease that ends in
- * this many ms. The task is claimed again then.
+ * The delay before a task is claimed again if another transaction has locked its row. The claim answers 'held', with a
+ * lease that ends after this delay.
  */
 const LOCKED_MS = 300
 
@@ -54,8 +54,8 @@ const IN_FLIGHT = 3
 const SLOW_BATCHES = 16
 
 /**
- * The maximum number of attempts to insert a key that exists at the insert, but no longer exists when the existing task
- * is read.
+ * The maximum number of attempts to schedule a key with onConflict 'keep'. An attempt is repeated if the key has a live
+ * task at the insert, but that task ends before it is read.
  */
 const KEEP_TRIES = 10
 
@@ -69,8 +69,8 @@ export class Writes {
   }
 
   /**
-   * Returns an object that writes for the claims of another session. The claim token of one process may be used in any
-   * process.
+   * Returns an object that extends and settles the claims of another session. The claim token of one process may be
+   * used in any process.
    */
   as(session: number): Writes {
     return session === this.session ? this : new Writes(session)
@@ -118,7 +118,7 @@ export class Writes {
     return entries.map((entry) => written(entry, nowMs, mergeMs, how.get(entry.key) ?? 0))
   }
 
-  /** Schedules the entries, and adds to `answers`. Returns the entries that must be tried again. */
+  /** Schedules the entries, and puts their answers into `answers`. Returns the entries that must be tried again. */
   async #scheduleKeeping(
     runner: StatementRunner,
     topic: TopicName,
@@ -452,8 +452,8 @@ function putTaken(
   ]
   const tags = lists[7].split(SEPARATOR)
   const bodies = lists[8].split(SEPARATOR)
-  // This happens only if the table was changed by hand. An error is better than a task with the payload of
-  // another task.
+  // The lengths differ only if a text contains the separator because the table was changed by hand. An error is better
+  // than a task with the payload of another task.
   if (bodies.length !== ns.length || tags.length !== ns.length)
     throw new TocsinError(
       'ledger-damaged',
@@ -507,6 +507,10 @@ function waiting({ key, cell }: Place, row: ClaimRow, losses: number): Hint {
   return hintOf({ key, cell, ring_ms: ringMs, failures, priority, lost: lost + losses })
 }
 
+/**
+ * Returns the parameters of the statement `settle` for an outcome. `delay` is in milliseconds. For the outcome 'lost',
+ * `delay` is the spread instead, a fraction from 0 to 1.
+ */
 function outcomeColumns(outcome: LedgerSettlement['outcome']): {
   delay: number
   error: string | null

@@ -3,9 +3,9 @@ import type { Committer, Step, Writer } from './committer.ts'
 import type { ThreadedWriter } from './threaded-writer.ts'
 
 /**
- * Writes in the calling thread while commits are fast, because no other way has less overhead. Slow commits would block
- * the event loop. When the average commit is slow, writing moves to a worker thread. It moves back only if the worker
- * thread ends unexpectedly, and then stays in the calling thread.
+ * Writes in the calling thread while commits are fast, because a worker thread has more overhead. When commits become
+ * slow on average, writing moves to a worker thread, so that commits do not block the event loop. If the worker thread
+ * ends unexpectedly, writing returns to the calling thread and stays there.
  */
 export class AdaptiveWriter implements Writer {
   readonly #committer: Committer

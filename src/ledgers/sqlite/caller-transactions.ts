@@ -110,12 +110,12 @@ export class CallerTransactions {
   /**
    * Throws if the connection uses another copy of SQLite than the ledger. Two copies in one process do not see each
    * other's locks, and silently overwrite each other's commits. The check begins a write transaction on the given
-   * connection. With the same copy, the ledger's connection then cannot begin a write transaction.
+   * connection, and then tries to begin one on the ledger's connection. If the second attempt succeeds, the copies
+   * differ.
    */
   checkCopy(given: SqliteDatabase): void {
     const theirs = given as Database
-    // A transaction is already open on the connection. The check is made at the first use of the connection as `tx`
-    // instead.
+    // If a transaction is already open, the check is made later: at the first write with this connection as `tx`.
     if (theirs.inTransaction) return
     theirs.exec('BEGIN IMMEDIATE')
     try {
@@ -125,6 +125,7 @@ export class CallerTransactions {
     }
   }
 
+  /** Throws if the ledger's connection can begin a write transaction while the caller's connection has one open. */
   #checkExcluded(): void {
     try {
       this.#own.exec('BEGIN IMMEDIATE')

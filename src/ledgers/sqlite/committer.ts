@@ -16,8 +16,8 @@ const BUSY_MS_MIN = 1
 const BUSY_MS_MAX = 50
 
 /**
- * A transition or a change of the board. The step has a name instead of a function, so it can be sent to another
- * thread.
+ * A call of one method that changes tasks or the board. The step has the name of the method instead of a function, so
+ * it can be sent to another thread.
  */
 export interface Step {
   readonly name: StepName | BoardStepName
@@ -58,7 +58,10 @@ export class Committer implements Writer {
   readonly #where: string
   readonly #jobs: Job[] = []
   #running: Promise<void> | null = null
-  /** Moving average of the time that a commit takes. The longer a commit takes, the fewer steps share a transaction. */
+  /**
+   * Moving average of the time that a commit takes. The longer a commit takes, the fewer steps share a transaction, so
+   * that the transaction stays within HOLD_MS.
+   */
   #commitMs = 0
 
   constructor(

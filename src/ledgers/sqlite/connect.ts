@@ -2,7 +2,8 @@ import Database, { type Database as Connection } from 'better-sqlite3'
 
 /**
  * The number of pages in the write-ahead log at which SQLite starts a checkpoint. A checkpoint copies the changed pages
- * into the file. A page that changes many times between two checkpoints is copied only once.
+ * into the file. A page that changes many times between two checkpoints is copied only once, so fewer checkpoints mean
+ * fewer writes.
  */
 const CHECKPOINT_PAGES = 4_000
 const CACHE_KIB = 65_536

@@ -183,7 +183,10 @@ export class SqliteLedger implements Ledger {
     return this.#parts.clock.now()
   }
 
-  /** Does nothing: the placing is stored for other writers, and no other process writes tasks to the file. */
+  /**
+   * Does nothing. A shared ledger stores how the keys of a topic are assigned to cells, because other processes write
+   * tasks, too. No other process writes tasks to this file.
+   */
   configure(): void {}
 
   /** Never calls its listener, because no other process writes tasks to the file. */
@@ -209,7 +212,8 @@ export class SqliteLedger implements Ledger {
   }
 
   /**
-   * Runs a step. Leases are counted from this call, so that waiting for the transaction can only shorten them.
+   * Runs a step. A lease begins at the time of this call, before the step waits for its transaction. So the wait can
+   * only shorten the lease.
    */
   #write<N extends StepName>(name: N, ...args: StepArgs<N>): Promise<ReturnType<Transitions[N]>> {
     const answer = this.#parts.writer.run({ name, args: [...args, this.#time()] })

@@ -29,7 +29,7 @@ export interface SqliteSettings {
 const SLOW_COMMIT_MS = 10
 const READER_CACHE_KIB = 8_192
 
-/** Maximum number of pages of a file that gets a full integrity check when it is opened. */
+/** A file with at most this many pages gets a full integrity check when it is opened. A larger file is not checked. */
 const CHECKED_PAGES_MAX = 8_192
 
 export function openSqlite(
@@ -90,8 +90,8 @@ function truePathOf(path: string, where: string): string {
 }
 
 /**
- * Creates the folder and its parents one by one. The option `recursive` never returns where folders cannot be created,
- * for example below /proc.
+ * Creates the folder and its parents one by one. `mkdirSync` with the option `recursive` hangs where folders cannot be
+ * created, for example below /proc.
  */
 function makeFolder(path: string): void {
   if (existsSync(path)) return

@@ -207,7 +207,8 @@ export class Readings {
     if (row.session === null) return hintOf(row)
     if (this.#isHeld(row, time))
       return hintOf(row, Math.ceil(time.nowMs + (row.lease_ms as number) - time.steadyMs))
-    // The lease has expired, or the claim is of an earlier session. The next claim will count it as lost.
+    // The lease has expired, or the claim is of an earlier session. The next claim will count a lost lease. The hint
+    // counts it already, because this loss may make the task a suspect.
     return hintOf({ ...row, lost: row.lost + 1 })
   }
 
@@ -229,7 +230,7 @@ export class Readings {
   }
 }
 
-/** The columns of a hint. The body is left out, because the tasks that ring soon are read again and again. */
+/** The columns of a hint. The body is left out, because hints are read often and a body may be large. */
 const HINT = 'key, cell, ring_ms, failures, priority, lost, session, lease_ms, marked'
 type HintRow = WaitingRow & Pick<LiveRow, 'session' | 'lease_ms' | 'marked'>
 

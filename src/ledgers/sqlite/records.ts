@@ -102,7 +102,8 @@ export class Records {
       this.#statements.note.run(topic, version, changeId, nowMs, by, JSON.stringify(patch))
       this.#statements.prune.run(topic, version - CHANGES_KEPT)
     }
-    // If the call is a repetition, the history has its change already, even if other changes followed.
+    // If this call repeats a call whose answer was lost, the history already has the change, even if other changes
+    // followed.
     const isOurs = changes > 0 || this.#statements.noted.get(topic, version) === changeId
     return { isOurs, record: this.#record(topic), isNew: changes > 0 }
   }

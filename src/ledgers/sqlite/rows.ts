@@ -16,10 +16,17 @@ interface Checked {
 }
 
 export interface LiveRow extends SeenLiveRow, WaitingRow, Checked {
+  /**
+   * The session of the process that claimed the task. `session`, `stamp` and `lease_ms` are null if the task is
+   * pending.
+   */
   readonly session: number | null
   readonly stamp: number | null
+  /** The end of the lease, as a time of the monotonic clock. */
   readonly lease_ms: number | null
+  /** ALONE if the task was claimed alone. STARTED_ALONE if its handler was started, too. Otherwise 0. */
   readonly started: number
+  /** 1 if the task was cancelled while it was claimed. Then it gets no further attempt. */
   readonly marked: number
 }
 

@@ -19,7 +19,10 @@ export class Tokens {
     return texts.map((text) => JSON.parse(text) as AccessToken).toSorted(byCreation)
   }
 
-  /** Stores a token, given as JSON text: an object could change while this step waits for the transaction. */
+  /**
+   * Stores a token. The token is passed as JSON text, because the caller could modify an object while this step waits
+   * for its transaction.
+   */
   putToken(id: string, token: string, _time: StepTime): void {
     this.#put.run(id, token)
   }

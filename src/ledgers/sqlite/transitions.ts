@@ -1,6 +1,6 @@
 /**
- * The transitions of a task that task.ts draws, one method for each, on rows. Every method runs inside a transaction
- * that the ledger or its caller has begun, and takes effect only if that transaction commits.
+ * Changes the rows of tasks, with one method for each transition in the state diagram of task.ts. Every method runs
+ * inside a transaction that the ledger or its caller has begun, and takes effect only if that transaction commits.
  */
 import type { Database, Statement } from 'better-sqlite3'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
@@ -39,7 +39,7 @@ import {
 import { checksumOf, type ClaimedRow, DAMAGED, type EndedRow, isIntact, type LiveRow } from './rows.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
-/** How a task ends because its lease has expired. */
+/** How a task ends if its lease has expired and it gets no further attempt. */
 type Lapse = { readonly kind: 'cancelled' } | { readonly kind: 'poison'; readonly error: string }
 
 export class Transitions {
@@ -56,14 +56,17 @@ export class Transitions {
     this.#statements = prepareAll(database)
   }
 
-  /** Writes the changes of the counters into the books. Must be called before the transaction commits. */
+  /** Writes the changes of the counters to the rows of the topics. Must be called before the transaction commits. */
   writeBooks(): void {
     for (const [topic, counters] of this.#tally)
       for (const [counter, by] of counters) if (by !== 0) this.#statements.count[counter].run(by, topic)
     this.#tally.clear()
   }
 
-  /** Clears all cached values after a rollback: the topics and generations of that transaction do not exist. */
+  /**
+   * Clears all cached values after a rollback. The topics that the transaction created and the generations that it
+   * reserved no longer exist.
+   */
   undone(): void {
     this.#tally.clear()
     this.#topicIds.clear()
@@ -206,7 +209,7 @@ export class Transitions {
       this.#count(topic, `${state}_swept`, swept)
       ended += swept
     }
-    // Adds the changes that this transaction has not written into the books yet.
+    // The stored counter, plus the changes that this transaction has not written yet.
     const dead =
       ((deadCount.get(topic) as number | undefined) ?? 0) + (this.#tally.get(topic)?.get('dead') ?? 0)
     const tooMany = Math.max(0, dead - deadMax)
@@ -220,7 +223,10 @@ export class Transitions {
     return { ended, dead: gone.length }
   }
 
-  /** Claims one task, if the condition for claims in ledger.ts is true. */
+  /**
+   * Claims a task that is due, or whose lease has expired, or that this call has already claimed (a retry after a lost
+   * answer).
+   */
   #claimOne(
     topicName: string,
     topic: number,
@@ -317,7 +323,7 @@ export class Transitions {
     return this.#again(topic, row, outcome.delayMs, kind === 'retry' ? outcome.error : null, time)
   }
 
-  /** Undoes the claim of a task whose handler was never started. The task keeps its place in the order. */
+  /** Undoes the claim of a task whose handler was never started. The ring time of the task does not change. */
   #giveBack(topic: number, row: LiveRow): LedgerSettled {
     this.#freed(topic, row)
     this.#statements.giveBack.run(topic, row.cell, row.key)
@@ -342,7 +348,10 @@ export class Transitions {
     return { answer: 'settled', hint: hintOf({ ...row, failures, lost: 0 }, ringMs) }
   }
 
-  /** Counts a lost lease of a task whose lease has expired. Lost leases and failures have separate counters. */
+  /**
+   * Counts a lost lease of a task whose lease has expired. Makes the task pending again, or ends it if it was cancelled
+   * or is poison.
+   */
   #lose(topic: number, row: LiveRow, spread: number, time: StepTime): LedgerSettled {
     const lost = row.lost + 1
     const lapse = lapseOf(row, lost)
@@ -424,8 +433,9 @@ export class Transitions {
   }
 
   /**
-   * Returns a new generation. Generations are reserved in blocks, in the current transaction. If that transaction is
-   * rolled back, the block is no longer reserved, and `undone` discards the rest of it.
+   * Returns a new generation, a number that is part of the task's id and is never reused. Generations are reserved in
+   * blocks, in the current transaction. If that transaction is rolled back, the block is no longer reserved, and
+   * `undone` discards the rest of the block.
    */
   #newGeneration(): number {
     if (this.#nextGeneration === this.#lastGeneration) {
@@ -484,8 +494,8 @@ const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 function lapseOf({ marked, started }: LiveRow, lost: number): Lapse | null {
   if (marked === 1) return { kind: 'cancelled' }
   // A task is poison only if its start was recorded while it ran alone, and this is its third lost lease in a row. The
-  // number must be checked, because a hint may be older than a replay: then a task is claimed alone that has lost no
-  // lease since the replay.
+  // first condition is not enough: after a replay, an outdated hint may still call the task a suspect. Then the task is
+  // claimed alone, although the replay has reset its lost leases to 0.
   if (started !== STARTED_ALONE || lost <= LOSSES_OF_A_SUSPECT) return null
   return { kind: 'poison', error: poisonText(lost) }
 }

@@ -34,7 +34,8 @@ const ms = (instant: string): string => `floor(extract(epoch FROM ${instant}) * 
 /**
  * A query for a text that differs after every creation and every change, in whatever order these commit. The highest
  * version alone would not be enough, because a later commit may have a lower version. The hash is for a failover in
- * which the server lost its last commits: if the same number of other changes follows, the text must still differ.
+ * which the server loses its last commits. If the same number of other changes follows, count and sum are the same as
+ * before the failover, and only the hash differs.
  */
 const REVISION = `SELECT count(*) || '-' || coalesce(sum(version), 0) || '-' || coalesce(sum(hashtext(concat_ws('/', topic, slots, slot_by, change_id))), 0)
       FROM tocsin.topic_config`

@@ -65,9 +65,10 @@ export const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDE
     CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE ${SAME} ${lock}) l`
 
 /**
- * Like `eachRow`, for statements in which nearly every row fulfils `condition`. The clause only has the physical place
- * of each row (`at`, `part`), because access by physical place is the cheapest. If another transaction changes a row
- * meanwhile, the row gets another physical place. Then the statement skips the row and reports the task as not found.
+ * Like `eachRow`, for statements in which nearly every row fulfils `condition`. The clause only has the ctid and the
+ * partition of each row (`at`, `part`), because access by ctid is the cheapest. If another transaction changes a row
+ * meanwhile, the row gets another ctid. Then the statement skips the row, and the caller sends a second, more general
+ * statement for its task.
  */
 export const eachRowWhere = (
   more: readonly Column[],
@@ -79,9 +80,9 @@ export const eachRowWhere = (
     ) l`
 
 /**
- * The condition for the row at a physical place in a partition. No other condition may be added. If PostgreSQL plans
- * the statement while the table is empty, the planner prefers the other condition. When the table is full, that plan
- * reads the whole topic for each row.
+ * The condition for the row with a ctid, in a partition. No other condition may be added. If PostgreSQL plans the
+ * statement while the table is empty, the planner prefers an index for the other condition. PostgreSQL caches this
+ * plan, which reads the whole topic for each row when the table is full.
  */
 export const AT = 'l.ctid = i.at AND l.tableoid = i.part'
 

@@ -6,7 +6,7 @@ import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { DEAD } from '../../rows.ts'
 import { LIMIT, param, type Statement, TASKS, TOPIC } from './statement.ts'
 
-/** The columns of a hint. The body is left out, because the tasks that ring soon are read again and again. */
+/** The columns of a hint. The body is left out, because hints are read often and a body may be large. */
 const HINT = 'l.key, l.cell, l.ring_ms, l.failures, l.priority, l.lost, l.lease_ms, tocsin.now_ms()'
 const HINT_ROW = 'key, cell, ring_ms, failures, priority, lost, lease_ms (null if it is not claimed), now_ms.'
 

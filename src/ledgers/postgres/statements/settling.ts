@@ -40,8 +40,9 @@ export const finish: Statement = {
           { name: 'state', array: '$5::smallint[]' },
         ],
         'l.session = $6 AND l.stamp = i.my_stamp',
-        // The row is locked before the DELETE, and without SKIP LOCKED. During a wait for the lock, another transaction
-        // may give the row a new ctid. Not every version of PostgreSQL then checks the row again in a DELETE by ctid.
+        // FOR UPDATE locks the row before the DELETE. If the DELETE itself waited for the lock, another transaction
+        // could give the row a new ctid meanwhile, and not every version of PostgreSQL then checks the row again in a
+        // DELETE by ctid. SKIP LOCKED is not used, so that a settlement waits for a short lock.
         'FOR UPDATE',
       )}
     ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n

@@ -1,4 +1,6 @@
-/** The statements for topics. They read and store the ids of topics, and how the keys of a topic are placed. */
+/**
+ * The statements for topics. They read and store the ids of topics, and how the keys of a topic are assigned to cells.
+ */
 import { param, type Statement, TOPIC } from './statement.ts'
 
 const NAME = [param('name', 'text')] as const

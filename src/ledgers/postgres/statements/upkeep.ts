@@ -3,7 +3,7 @@ import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { COUNTERS } from '../../rows.ts'
 import { param, type Statement, TOPIC } from './statement.ts'
 
-/** The maximum number of rows of the books that one statement merges. */
+/** The maximum number of rows of tocsin.tally that one statement merges. These rows are the counters of the topics. */
 const MERGED_MAX = 10_000
 
 const SUMS = COUNTERS.map((name) => `coalesce(sum(${name}), 0)`).join(', ')
