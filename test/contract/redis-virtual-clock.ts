@@ -17,8 +17,19 @@ class UnwatchedVirtualClock extends VirtualClock {
   }
 }
 
-const connectByHand = (url: string) => createClient({ url })
-type Hand = ReturnType<typeof connectByHand>
+type Hand = ReturnType<typeof createClient>
+
+/**
+ * A client per server that is never connected, to be duplicated. `createClient` builds a class with all commands of Redis
+ * and caches only the last one: in turns with the clients of the library that would take most of the time of a case.
+ */
+const templates = new Map<string, Hand>()
+
+function connectByHand(url: string): Hand {
+  const template = templates.get(url) ?? createClient({ url })
+  templates.set(url, template)
+  return template.duplicate()
+}
 
 export interface RedisOnVirtualClock {
   readonly clock: VirtualClock
@@ -30,6 +41,13 @@ export interface RedisOnVirtualClock {
   readonly advance: (ms: number) => Promise<void>
 }
 
+/** Reads the time from the key `<prefix>:clock`. The text is the same for all prefixes: Redis compiles it once. */
+const READ_CLOCK = "redis.call('LRANGE', string.match(KEYS[1], '^[^:]+') .. ':clock', 0, -1)"
+
+const onVirtualClock = (read: (name: string) => string): Scripts =>
+  loadScripts((name) => read(name).replace("redis.call('TIME')", () => READ_CLOCK))
+const unchangedScripts = onVirtualClock(readLua)
+
 /**
  * The same scripts, byte for byte but for one line: they ask a key for the time instead of Redis's clock. So years
  * pass in a test, on a real Redis.
@@ -38,12 +56,10 @@ export async function redisOnVirtualClock(
   server: RedisServer,
   prefix: string,
   /** Gives the text of a Lua file by its name: for those who want to change it. */
-  read: (name: string) => string = readLua,
+  read?: (name: string) => string,
 ): Promise<RedisOnVirtualClock> {
   const clockKey = `${prefix}:clock`
-  const scripts = loadScripts((name) =>
-    read(name).replace("redis.call('TIME')", `redis.call('LRANGE', '${clockKey}', 0, -1)`),
-  )
+  const scripts = read === undefined ? unchangedScripts : onVirtualClock(read)
   const clock = new UnwatchedVirtualClock(START_MS)
   const hand = connectByHand(server.url)
   // A failed command rejects for its caller. Without a listener the event would end the process.

@@ -22,6 +22,10 @@ export type Timers = {
 
 export type OpenTimer = { kind: 'setTimeout' | 'setInterval' | 'setImmediate'; stack: string }
 
+/** Formatting a trace costs a hundred times what taking it does, so only those of open timers are formatted. */
+type Trace = { stack?: string }
+type Armed = { kind: OpenTimer['kind']; trace: Trace }
+
 const ARMERS = ['setTimeout', 'setInterval', 'setImmediate'] as const
 const DISARMERS = ['clearTimeout', 'clearInterval', 'clearImmediate'] as const
 
@@ -29,16 +33,18 @@ const DISARMERS = ['clearTimeout', 'clearInterval', 'clearImmediate'] as const
 const STACK_FRAMES_MAX = 60
 
 export class TimerLedger {
-  readonly #open = new Map<unknown, OpenTimer>()
+  readonly #open = new Map<unknown, Armed>()
   readonly #isOurs: (stack: string) => boolean
 
   constructor(isOurs: (stack: string) => boolean = passesThroughSrc) {
     this.#isOurs = isOurs
   }
 
-  /** The timers that are still armed, oldest first. */
+  /** The timers of our own code that are still armed, oldest first. */
   open(): OpenTimer[] {
     return [...this.#open.values()]
+      .map(({ kind, trace }) => ({ kind, stack: stackOf(trace) }))
+      .filter(({ stack }) => this.#isOurs(stack))
   }
 
   /** Replaces the timer functions of `timers` by ones that keep this ledger. Returns what puts them back. */
@@ -51,9 +57,7 @@ export class TimerLedger {
 
   #arming(kind: OpenTimer['kind'], arm: Arm): Arm {
     const armed: Arm = (callback, ...rest) => {
-      const stack = stackOfCaller(armed)
-      if (!this.#isOurs(stack)) return arm(callback, ...rest)
-      const entry = { kind, stack }
+      const entry = { kind, trace: traceOfCaller(armed) }
       const fire: Callback = (...args) => {
         // First, so that a callback which throws has still fired; and a callback may refresh its own timer.
         if (kind !== 'setInterval') this.#open.delete(handle)
@@ -83,7 +87,7 @@ export class TimerLedger {
   }
 
   /** The object that Node.js returns can disarm and re-arm itself. */
-  #followMethods(handle: unknown, entry: OpenTimer): void {
+  #followMethods(handle: unknown, entry: Armed): void {
     if (typeof handle !== 'object' || handle === null) return
     const on = (name: PropertyKey, note: () => void): void => {
       const method: unknown = Reflect.get(handle, name)
@@ -119,13 +123,16 @@ function pick(timers: Timers): Timers {
   return { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate }
 }
 
-function stackOfCaller(callee: Arm): string {
+function traceOfCaller(callee: Arm): Trace {
   const before = Error.stackTraceLimit
   Error.stackTraceLimit = STACK_FRAMES_MAX
-  const holder: { stack?: string } = {}
-  Error.captureStackTrace(holder, callee)
-  // Reading the stack formats it, and only then is the limit free to go back.
-  const stack = holder.stack ?? ''
+  const trace: Trace = {}
+  Error.captureStackTrace(trace, callee)
   Error.stackTraceLimit = before
+  return trace
+}
+
+/** Reading `stack` formats the trace. Drops the first line, which names the error. */
+function stackOf({ stack = '' }: Trace): string {
   return stack.split('\n').slice(1).join('\n')
 }
