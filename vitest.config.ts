@@ -11,13 +11,18 @@ const here = (path: string): string => fileURLToPath(new URL(path, import.meta.u
  */
 const SLOWEST = [
   'test/simulation/simulation.test.ts',
-  'test/server/fuzz.test.ts',
+  'test/planted/simulation.test.ts',
   'test/cluster/configuration.test.ts',
-  'test/contract/differential.test.ts',
-  'test/contract/hint-differential.test.ts',
-  'test/contract/postgres-partitions.test.ts',
-  'test/contract/postgres-shards.test.ts',
-  'test/contract/postgres-ledger.test.ts',
+  'test/cluster/members.test.ts',
+  'test/fault/postgres/flushed.test.ts',
+  'test/fault/postgres/rollback.test.ts',
+  'test/server/fuzz.test.ts',
+  'test/model/ledgers.test.ts',
+  'test/fault/postgres/redis-away.test.ts',
+  'test/cluster/fairness.test.ts',
+  'test/fault/postgres/stalled.test.ts',
+  'test/server/several.test.ts',
+  'test/fault/embedded/killed.test.ts',
 ]
 
 class SlowestFirst extends BaseSequencer {
@@ -46,8 +51,8 @@ export default defineConfig({
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     // A process per file: the leak check reads what the process holds open, which threads would share.
     pool: 'forks',
-    // Most files wait for servers and clocks more than they compute: two at a time also on two cores.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // A file waits for servers and clocks for a third of its time: one more at a time than there are cores.
+    maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: SlowestFirst },
     setupFiles: ['test/setup/leaks.ts'],
     testTimeout: 20_000,
