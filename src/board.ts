@@ -1,7 +1,7 @@
 /**
  * PORT. A board stores what the processes (nodes) of a cluster share: which nodes are alive, the settings of each
- * topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or without a ledger in
- * Redis. So whenever a task can be claimed, the board can be read. The adapters of this port are in boards/, and beside
+ * topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or, if there is no
+ * ledger, in Redis or in memory. So whenever a task can be claimed, the board can be read. The adapters of this port are in boards/, and beside
  * the adapters of timetables and ledgers.
  *
  * Each node publishes a card and sends heartbeats (beats). The board has a counter per node, which every beat of the

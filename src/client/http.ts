@@ -187,9 +187,9 @@ function checkUrl(given: string): string {
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
 }
 
-/** Hides the password in an invalid URL. */
+/** Hides the user and the password in an invalid URL: everything up to the last '@', except the scheme. */
 function hidden(given: unknown): unknown {
-  return typeof given === 'string' ? given.replace(/\/\/[^/]*@/, '//…@') : given
+  return typeof given === 'string' ? given.replace(/^(\w+:\/\/)?.*@/s, '$1…@') : given
 }
 
 /** Checks the token. The error message never contains the token, even if the token is invalid. */

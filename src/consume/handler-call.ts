@@ -15,8 +15,8 @@ const ABORT_MESSAGES: Record<AbortCode, string> = {
 
 export interface Context {
   /**
-   * Aborts if the handler timed out, if the consumer was stopped, or if every task of the call was cancelled or lost
-   * its lease. `signal.reason.code` tells which.
+   * Aborts if the handler timed out, if the consumer was stopped, or if every task of the call was cancelled, was
+   * replaced or lost its lease. `signal.reason.code` tells which; a replaced task counts as 'lease-lost'.
    */
   readonly signal: AbortSignal
   readonly logger: Logger

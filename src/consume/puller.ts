@@ -249,7 +249,7 @@ export class Puller<R> {
     times.lookMs = this.#nextLookMs(nowMs)
   }
 
-  /** Returns a multiple of the look interval, so that all cells are looked at together. */
+  /** Returns the next multiple of the look interval, so that all cells are looked at together. */
   #nextLookMs(nowMs: number): number {
     return (Math.floor(nowMs / this.#lookMs) + 1) * this.#lookMs
   }

@@ -152,7 +152,7 @@ export class Worker<Out> {
     else await this.#call([admitted])
   }
 
-  /** Returns the tasks that the guard accepts. The caller has already taken permits for all tasks. */
+  /** Returns the tasks that the guard accepts. Its call takes no permits (0), because `perform` has already taken them. */
   async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
     if (this.#isStopped) {
       for (const { held } of admitted) this.#heldTasks.giveBack(held)

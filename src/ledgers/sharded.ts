@@ -290,7 +290,10 @@ export class ShardedLedger implements Ledger {
   }
 }
 
-/** Compares two tasks in the order in which every database lists its tasks. */
+/**
+ * Compares two tasks in the order in which each database lists them. Live tasks: by ring time, failures and key. Ended
+ * tasks, which have a generation: by the time of their end, key and generation.
+ */
 function compareViews(a: EntryView, b: EntryView): number {
   if (a.generation === undefined || b.generation === undefined)
     return comparePositions(positionOf(a), positionOf(b))

@@ -8,8 +8,9 @@ import { TocsinError } from '../errors.ts'
 export interface PullToken {
   readonly cell: number
   readonly stamp: number
+  /** The id of the claim call. */
   readonly req: string
-  /** The ledger session that made the claim; null without a ledger. */
+  /** The number that the ledger gave to the process that made the claim (its session); null without a ledger. */
   readonly session: number | null
   /** The number of failures before this attempt. */
   readonly failures: number

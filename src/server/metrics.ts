@@ -45,7 +45,7 @@ export class Metrics implements Meter {
     const registers = [this.registry]
     this.#lateness = new Histogram({
       name: 'tocsin_lateness_seconds',
-      help: 'How late tasks were handed out: fired − due.',
+      help: 'How late tasks were handed out: fired − ring time (the due time, or the time set by a retry or a snooze).',
       labelNames: ['topic'],
       buckets: LATENESS_SECONDS,
       registers,

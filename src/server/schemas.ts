@@ -168,7 +168,7 @@ export const SHARED = [
     answer({
       id: text('The same at every attempt: the idempotency key.'),
       ...TASK_FIELDS,
-      latenessMs: count('fired − due.'),
+      latenessMs: count('fired − ring time; the ring time is the due time, or the time set by a retry or a snooze.'),
       token: CLAIM_TOKEN,
       leaseUntil: instant('End of the lease. After it the task may be handed to another consumer.'),
     }),
@@ -302,7 +302,7 @@ export const FIELDS = {
   CLAIM_TOKEN,
   STATE,
   COUNTS,
-  SHIFT: text("Relative to the due time of each task: '+10m', '-1h'."),
+  SHIFT: text("Relative to the current ring time of each task: '+10m', '-1h'."),
   LEASE: duration('How long the tasks are reserved; the topic’s lease by default.'),
   WAIT: duration('How long to wait for the first task; 60s at most.'),
   EVENT: { enum: [...EVENT_NAMES] },

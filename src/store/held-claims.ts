@@ -52,7 +52,7 @@ export interface StoreClaim {
 export interface Doubts {
   /**
    * Called when a key was not extended with the other keys: its lease ends at `endMs`, by the monotonic clock. Called
-   * with null when the key was extended later.
+   * with null when the key was extended later, or was settled.
    */
   limited(claim: StoreClaim, key: string, endMs: number | null): void
   /** Called when the lease of the key is about to end, or the key is no longer held. */

@@ -1,4 +1,4 @@
-/** The order of listings, the same in all stores: by ring time, then by failures, then by the bytes of the key. */
+/** The order in which all stores list live tasks: by ring time, then by failures, then by the bytes of the key. */
 
 /** The position of a task in a listing. A cursor encodes a position. */
 export interface ListPosition {

@@ -240,6 +240,8 @@ describe('a client', () => {
     [{ url: 'localhost:7420' }, /is not a URL/],
     [{ url: 'ftp://localhost' }, /is not a URL/],
     [{ url: 'http://me:secret@localhost' }, /pass the access token as `token`/],
+    [{ url: 'me:secret@localhost' }, /is not a URL/],
+    [{ url: 'http://me:a/secret@localhost' }, /is not a URL/],
     [{ url: 'http://localhost/?a=1' }, /leave out/],
     [{ url: 7 }, /is not a URL/],
     [{ token: 'two words' }, /one word/],

@@ -300,8 +300,7 @@ const scheduled = (statement: string): string =>
       'v.merge_ms',
       ...TERMS_VALUES,
       ...NOTIFY_VALUES,
-      // The parameter expects_new is false, because a failed attempt of the fast path would cost more than the lookup
-      // of one key.
+      // expects_new has no effect here. Only the function of prepared-steps.ts tries an insert-only statement first.
       'false',
     ],
     ['now_ms', 'superseded', 'written'],

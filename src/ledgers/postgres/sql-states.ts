@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../errors.ts'
 
 /**
- * The SQLSTATE that the functions of sql-functions.ts raise for each error code of the library. The SQLSTATEs never
+ * The SQLSTATE that the functions of sql-functions.ts raise, one for each error code that they use. The SQLSTATEs never
  * change, just as the error codes never change. docs/errors.md has the same table.
  */
 export const SQL_STATES = {

@@ -62,8 +62,8 @@ export class Records {
   }
 
   /**
-   * Returns a text that differs after every creation and every change. The sum of the versions is enough for that,
-   * because only one process writes to the file, one commit after the other.
+   * Returns a text that differs after every creation and every change: a creation increases the number of records, a
+   * change increases the sum of the versions.
    */
   revision(): string {
     return this.#statements.revision.get() as string

@@ -54,9 +54,9 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
 }
 
 /**
- * Returns the TocsinError for a call without a reply. A call that was not sent had no effect. The outcome of a call
- * that was sent is unknown, unless the call may be repeated. The connection never repeats a call: the caller decides
- * whether to repeat it.
+ * Returns the TocsinError for a call without a reply: 'unknown-outcome' if the call was sent and must not be repeated,
+ * because it may have taken effect. Otherwise 'timetable-unavailable': the call was not sent, or may safely be
+ * repeated. The connection itself never repeats a call.
  */
 export function lostCallError(
   operation: string,

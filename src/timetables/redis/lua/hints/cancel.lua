@@ -5,7 +5,7 @@
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys
 -- Reply       now
--- Repeatable  yes: the ledger decides when a task rings, so a second run does no harm
+-- Repeatable  yes: a second run may remove a hint that was put in between; the sweeper puts it back
 --@include cell claims hints
 
 local keys = cmsgpack.unpack(ARGV[1])

@@ -7,7 +7,7 @@
 -- ARGV        'set' | 'lower', a lane letter for each hint (a single 'n' if all are normal), MessagePack of two lists:
 --             the keys; the scores as text
 -- Reply       now, '' if all hints were put, else a letter for each hint: '1' put, '0' not put
--- Repeatable  yes: the ledger decides when a task rings, so a second run does no harm
+-- Repeatable  yes: the ledger refuses a claim that is too early; the sweeper corrects a hint that is too late
 --@include cell tries claims lanes hints
 
 local letters = ARGV[2]
