@@ -69,8 +69,8 @@
 -- upkeep_notify             Listener
 
 -- write_schedule_new
--- Inserts tasks. Fails with unique_violation, and writes nothing, if one of the keys has a live task. Saves the
--- lookup of each key, a quarter of the work.
+-- Inserts tasks. Fails with unique_violation, and writes nothing, if a key has a live task. Takes a quarter less work
+-- than schedule, because no key is looked up before the insert.
 -- Sent by: the function of prepared-steps.ts, if expects_new
 --   $1  topic             integer     id of the topic
 --   $2  cells             smallint[]
@@ -81,8 +81,8 @@
 --   $7  tags              text[]      tags of each task, one per line
 --   $8  bodies            text[]      payload of each task, as JSON
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
---   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
---   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
+--   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
@@ -124,13 +124,13 @@ WITH t AS MATERIALIZED (
 --   $7  tags              text[]      tags of each task, one per line
 --   $8  bodies            text[]      payload of each task, as JSON
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
---   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
---   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
+--   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
--- Returns: One row: now_ms; superseded, a JSON list of [key, what it replaced: 1 waiting, 2 lease over, 3 in flight];
--- two nulls.
+-- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
+-- 3 in flight]; two nulls.
 PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
@@ -174,7 +174,7 @@ WITH t AS MATERIALIZED (
   FROM t;
 
 -- write_schedule_keeping
--- Inserts tasks with onConflict 'keep': a key that has a live task keeps it, unless that was cancelled in flight.
+-- Inserts tasks with onConflict 'keep'. If a key has a live task, that task stays, unless it was cancelled in flight.
 -- Sent by: Writes.schedule, tocsin.schedule()
 --   $1  topic             integer     id of the topic
 --   $2  cells             smallint[]
@@ -185,13 +185,13 @@ WITH t AS MATERIALIZED (
 --   $7  tags              text[]      tags of each task, one per line
 --   $8  bodies            text[]      payload of each task, as JSON
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
---   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
---   $11 transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
+--   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
--- Returns: One row: now_ms; superseded, a JSON list of [key, what it replaced: 1 waiting, 2 lease over, 3 in flight];
--- written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].
+-- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
+-- 3 in flight]; written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].
 PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
@@ -238,13 +238,13 @@ WITH t AS MATERIALIZED (
   FROM t;
 
 -- write_cancel
--- Cancels tasks. One that is held is marked: its current attempt may finish, and no other follows.
+-- Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further attempt follows.
 -- Sent by: Writes.cancel, tocsin.cancel()
 --   $1  topic            integer     id of the topic
 --   $2  cells            smallint[]
 --   $3  keys             text[]
---   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
---   $5  transaction_id   text        does nothing in another transaction than this one; NULL: any
+--   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $5  transaction_id   text        the statement does nothing in any other transaction; NULL for any transaction
 -- Returns: A row for each live task: key, whether it is in flight.
 PREPARE write_cancel (integer, smallint[], text[], integer, text) AS
 WITH t AS MATERIALIZED (
@@ -276,7 +276,7 @@ WITH t AS MATERIALIZED (
   SELECT key, is_held FROM locked;
 
 -- write_reschedule
--- Moves tasks to another time. Ends a task that was cancelled in flight and whose lease is over.
+-- Moves tasks to another time. If a task was cancelled in flight and its lease has expired, ends it as cancelled.
 -- Sent by: Writes.reschedule, tocsin.reschedule()
 --   $1  topic             integer     id of the topic
 --   $2  cells             smallint[]
@@ -284,8 +284,8 @@ WITH t AS MATERIALIZED (
 --   $4  kind              text        'at', 'delay', or 'shift' (from the time at which it rings now)
 --   $5  ms                bigint      instant, delay or shift
 --   $6  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
---   $7  lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
---   $8  transaction_id    text        does nothing in another transaction than this one; NULL: any
+--   $7  lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
+--   $8  transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
 --   $9  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $10 topic_name        text        payload of the NOTIFY
 -- Returns: A row for each live task: key, 'rescheduled' | 'in-flight' | 'not-found', due_ms, priority.
@@ -328,7 +328,8 @@ WITH t AS MATERIALIZED (
     WHERE $9::bigint > 0 AND (SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled') <= t.now_ms + $9::bigint) AS told FROM judged;
 
 -- write_claim
--- Claims tasks that wait and whose time has come: nearly every claim. Skips all others; claim_any decides on those.
+-- Claims pending tasks that are due, which is the common case. Skips all other tasks, locked rows, and suspects that
+-- are not claimed alone; claim_any handles those.
 -- Sent by: Writes.claim
 --   $1  topic      integer     id of the topic
 --   $2  cells      smallint[]
@@ -336,7 +337,7 @@ WITH t AS MATERIALIZED (
 --   $4  stamps     bigint[]    stamp of each claim
 --   $5  leases_ms  bigint[]    length of each lease in milliseconds
 --   $6  rang_ms    bigint[]    time of the clock by which each task rang
---   $7  alone      boolean[]   whether the consumer runs nothing else, as a suspect needs it
+--   $7  alone      boolean[]   true if the consumer runs no other task, as required for a suspect
 --   $8  session    bigint      session of the process that holds the claims
 -- Returns: One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries,
 -- priority (separated by commas); tags, body (separated by \x1e).
@@ -361,8 +362,9 @@ WITH t AS MATERIALIZED (
     string_agg(coalesce(tags, ''), E'\x1e'), string_agg(body, E'\x1e') FROM taken;
 
 -- write_claim_any
--- Claims what claim left, or says why not. Takes tasks over whose lease is over, ends those that were cancelled in
--- flight, and buries poison.
+-- Handles the tasks that claim skipped, and returns a verdict for each task. If the lease of a task has expired,
+-- claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, or makes it pending if it
+-- must be claimed alone.
 -- Sent by: Writes.claim
 --   $1  topic          integer     id of the topic
 --   $2  cells          smallint[]
@@ -370,7 +372,7 @@ WITH t AS MATERIALIZED (
 --   $4  stamps         bigint[]    stamp of each claim
 --   $5  leases_ms      bigint[]    length of each lease in milliseconds
 --   $6  rang_ms        bigint[]    time of the clock by which each task rang
---   $7  alone          boolean[]   whether the consumer runs nothing else, as a suspect needs it
+--   $7  alone          boolean[]   true if the consumer runs no other task, as required for a suspect
 --   $8  session        bigint      session of the process that holds the claims
 --   $9  poison_format  text        error of a poison task; %s is the number of lost leases
 -- Returns: A row for each task: n, verdict; if 'ours', the task; otherwise ring_ms, failures, priority, lost,
@@ -392,7 +394,8 @@ WITH t AS MATERIALIZED (
         WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
         WHEN l.lease_ms > i.now_ms THEN 'held'
         WHEN l.marked THEN 'cancelled'
-        -- Poison only if its start was recorded while it ran alone, and this is the third lost lease in a row.
+        -- A task is poison only if its start was recorded while it ran alone, and this is at least its third lost
+        -- lease in a row.
         WHEN l.started = 2 AND l.lost >= 2 THEN 'poison'
         WHEN l.lost + 1 >= 2 AND NOT i.alone THEN 'release'
         ELSE 'retake'
@@ -436,7 +439,8 @@ WITH t AS MATERIALIZED (
       array_to_string(l.tags, E'\n') AS tags, l.priority, NULL, NULL FROM locked i JOIN tocsin.live l ON l.topic = $1 AND l.cell = i.cell AND l.key = i.key WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  -- A task that was not locked is gone, or another transaction holds it. Looked up by primary key, as in eachRow.
+  -- A task without a row in "locked" does not exist, or another transaction has locked its row. The subquery looks it
+  -- up by primary key.
   UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key), 'gone'),
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL;
@@ -449,7 +453,8 @@ WITH t AS MATERIALIZED (
 --   $3  key      text
 --   $4  stamp    bigint
 --   $5  session  bigint    session of the process that holds the claims
--- Returns: One row, 'begun' or 'locked' (another transaction holds the row); none if the claim is not held any more.
+-- Returns: One row: 'begun', or 'locked' if another transaction has locked the row. None if the claim is no longer
+-- held.
 PREPARE write_begin (integer, smallint, text, bigint, bigint) AS
 WITH mine AS (
     SELECT l.cell, l.key FROM tocsin.live l WHERE l.topic = $1 AND l.cell = $2 AND l.key = $3 AND l.stamp = $4 AND l.session = $5 FOR UPDATE SKIP LOCKED
@@ -470,7 +475,8 @@ WITH mine AS (
 --   $4  stamps     bigint[]    stamp of each claim
 --   $5  leases_ms  bigint[]    length of each lease in milliseconds
 --   $6  session    bigint      session of the process that holds the claims
--- Returns: A row for each that is held: key, 'extended' or 'locked' (another transaction holds the row).
+-- Returns: A row for each task that is still held: key, 'extended' or 'locked' (another transaction has locked the
+-- row).
 PREPARE write_extend (integer, smallint[], text[], bigint[], bigint[], bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms
@@ -492,8 +498,8 @@ WITH t AS MATERIALIZED (
       AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key);
 
 -- write_finish
--- Ends tasks as done or obsolete: nearly every settlement. Skips claims that are not held any more; settle decides on
--- those.
+-- Ends tasks as done or obsolete, which is the common case. Skips tasks whose claim is no longer held, or whose row
+-- has changed meanwhile; settle handles those.
 -- Sent by: Writes.settle
 --   $1  topic            integer     id of the topic
 --   $2  cells            smallint[]
@@ -501,8 +507,9 @@ WITH t AS MATERIALIZED (
 --   $4  stamps           bigint[]    stamp of each claim
 --   $5  states           smallint[]  1: done, 3: obsolete
 --   $6  session          bigint      session of the process that holds the claims
---   $7  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
--- Returns: One value: null if all of them ended, otherwise the numbers of those that did, separated by commas.
+--   $7  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+-- Returns: One value: null if all tasks ended. Otherwise the numbers (n) of the tasks that ended, separated by
+-- commas.
 PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], bigint, integer) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
@@ -532,21 +539,21 @@ WITH t AS MATERIALIZED (
   SELECT CASE WHEN count(*) < cardinality($2::smallint[]) THEN coalesce(string_agg(n::text, ','), '') END FROM removed;
 
 -- write_settle
--- Settles claims with any outcome, and those that finish skipped.
+-- Settles claims with any outcome. Also handles the tasks that finish skipped.
 -- Sent by: Writes.settle
 --   $1  topic          integer             id of the topic
 --   $2  cells          smallint[]
 --   $3  keys           text[]
 --   $4  stamps         bigint[]            stamp of each claim
 --   $5  kinds          text[]              'done', 'obsolete', 'dead', 'retry', 'snooze', 'return' or 'lost'
---   $6  delays         double precision[]  milliseconds; for 'lost' a fraction of the spread
+--   $6  delays         double precision[]  milliseconds; for 'lost', a fraction from 0 to 1 of the maximum delay
 --   $7  errors         text[]
 --   $8  causes         text[]              why a task is dead
 --   $9  failed         boolean[]           whether a 'dead' task counts one more failure
 --   $10 session        bigint              session of the process that holds the claims
 --   $11 poison_format  text                error of a poison task; %s is the number of lost leases
--- Returns: A row for each task: n, 'settled' | 'stale' | 'locked' (another transaction holds the row), what became of
--- it, ring_ms, failures, priority, lost.
+-- Returns: A row for each task: n, 'settled' | 'stale' | 'locked' (another transaction holds the row), the fate of
+-- the task, ring_ms, failures, priority, lost.
 PREPARE write_settle (integer, smallint[], text[], bigint[], text[], double precision[], text[], text[], boolean[], bigint, text) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms
@@ -613,7 +620,7 @@ WITH t AS MATERIALIZED (
   )
   SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
   FROM judged
-  -- The others are not held under that stamp, or another transaction holds the row.
+  -- Tasks without a row in "judged": the claim is no longer valid, or another transaction has locked the row.
   UNION ALL SELECT i.n, CASE WHEN (
       SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL
@@ -625,7 +632,7 @@ WITH t AS MATERIALIZED (
 --   $1  topic             integer     id of the topic
 --   $2  cells             smallint[]
 --   $3  keys              text[]
---   $4  lock_timeout_ms   integer     how long to wait for row locks; NULL: as the connection is set
+--   $4  lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
 --   $5  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $6  topic_name        text        payload of the NOTIFY
 -- Returns: A row for each dead task: key, whether it lives again, ring_ms, priority.
@@ -665,7 +672,7 @@ WITH t AS MATERIALIZED (
 --   $1  topic            integer     id of the topic
 --   $2  cells            smallint[]
 --   $3  keys             text[]
---   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL: as the connection is set
+--   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
 -- Returns: A row for each task that was deleted: key.
 PREPARE write_purge (integer, smallint[], text[], integer) AS
 WITH t AS MATERIALIZED (
@@ -708,7 +715,7 @@ WITH old AS (
   SELECT count(*) FROM swept;
 
 -- write_forget_dead
--- Deletes dead tasks that died long ago, or exceed the number that is kept; the oldest first.
+-- Deletes the oldest dead tasks: those that died before dead_before_ms, and those that exceed dead_max.
 -- Sent by: PostgresLedger.forget
 --   $1  topic           integer  id of the topic
 --   $2  dead_before_ms  bigint
@@ -730,8 +737,8 @@ WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topi
   SELECT count(*) FROM emptied;
 
 -- read_get
--- Returns the live task of a key, and the last one that ended. One statement: between two, a task could end and be in
--- neither.
+-- Returns the live task of a key, and the task that ended last. Both are read in one statement, because a task that
+-- ends between two statements could be in neither result.
 -- Sent by: Readings.get
 --   $1  topic  integer   id of the topic
 --   $2  cell   smallint
@@ -800,7 +807,7 @@ PREPARE read_find_live_by_tag (integer, smallint, text, text) AS
 --   $1  topic        integer   id of the topic
 --   $2  cell         smallint
 --   $3  after        text      last key of the page before
---   $4  prefix       text      key that is the prefix itself
+--   $4  prefix       text      the prefix, for a key that equals the prefix
 --   $5  prefix_from  text      the prefix and ':'
 --   $6  prefix_to    text      the prefix and ';', the character after ':'
 -- Returns: A row for each task: key.
@@ -834,7 +841,7 @@ SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND sta
 --   $1  topic        integer   id of the topic
 --   $2  cell         smallint
 --   $3  after        text      last key of the page before
---   $4  prefix       text      key that is the prefix itself
+--   $4  prefix       text      the prefix, for a key that equals the prefix
 --   $5  prefix_from  text      the prefix and ':'
 --   $6  prefix_to    text      the prefix and ';', the character after ':'
 -- Returns: A row for each task: key.
@@ -859,7 +866,7 @@ PREPARE read_books (integer) AS
 SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, coalesce(sum(obsolete), 0)::bigint, coalesce(sum(dead), 0)::bigint, coalesce(sum(claimed), 0)::bigint, coalesce(sum(purged), 0)::bigint FROM tocsin.tally WHERE topic = $1;
 
 -- read_forecast
--- Counts the waiting tasks by the step of time in which they ring. Overdue ones ring now.
+-- Counts the pending tasks per time step, by ring time. Overdue tasks count as ringing now.
 -- Sent by: Readings.forecast
 --   $1  topic    integer           id of the topic
 --   $2  from_ms  double precision
@@ -873,7 +880,7 @@ SELECT floor((rings - $2::float8) / $4::float8)::integer AS step, count(*) FROM 
        ) AS l WHERE rings >= $2::float8 AND rings < $3::float8 GROUP BY 1;
 
 -- read_recount
--- Returns the sums of the books beside what the tables contain at the same moment.
+-- Returns the sums of the counters and the numbers of rows, both from one snapshot.
 -- Sent by: Readings.recount
 --   $1  topic  integer  id of the topic
 -- Returns: One row: scheduled, done, cancelled, obsolete, dead, claimed, purged; done, cancelled and obsolete tasks
@@ -897,7 +904,7 @@ SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coal
 --   $5  tag          text
 --   $6  due_from_ms  double precision
 --   $7  due_to_ms    double precision
---   $8  prefix       text              key that is the prefix itself
+--   $8  prefix       text              the prefix, for a key that equals the prefix
 --   $9  prefix_from  text              the prefix and ':'
 --   $10 prefix_to    text              the prefix and ';', the character after ':'
 --   $11 ring_ms      bigint            of the last task of the page before
@@ -912,14 +919,14 @@ SELECT row_to_json(l) FROM (SELECT key, generation, due_ms, ring_ms, priority, f
          ORDER BY ring_ms, failures, key LIMIT $14) AS l;
 
 -- read_list_ended
--- Lists tasks that ended in one state, in the order in which they did. Shown with every condition; a query has some
--- of them.
+-- Lists tasks that ended in one state, in the order in which they ended. Shown with all conditions; a query has only
+-- some of them.
 -- Sent by: Readings.list
 --   $1  topic        integer           id of the topic
 --   $2  tag          text
 --   $3  due_from_ms  double precision
 --   $4  due_to_ms    double precision
---   $5  prefix       text              key that is the prefix itself
+--   $5  prefix       text              the prefix, for a key that equals the prefix
 --   $6  prefix_from  text              the prefix and ':'
 --   $7  prefix_to    text              the prefix and ';', the character after ':'
 --   $8  ended_ms     bigint            of the last task of the page before
@@ -957,20 +964,20 @@ PREPARE topic_create (text) AS
 INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING;
 
 -- topic_place
--- Fixes how the keys of a topic are placed, with its first task. Skips a row that another transaction holds.
+-- Stores the placing of a topic and makes slot_by final. Skips the row if another transaction has locked it.
 -- Sent by: Topics.placed
 --   $1  topic     integer  id of the topic
 --   $2  slot_by   text     'key' or 'prefix'
 --   $3  merge_ms  bigint
--- Returns: One row if it is placed so; none if it is placed otherwise, or locked.
+-- Returns: One row if the placing was stored. None if another slot_by is final, or if the row is locked.
 PREPARE topic_place (integer, text, bigint) AS
 UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
   WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED) AND (NOT is_placed OR slot_by = $2)
   RETURNING id;
 
 -- topic_announce
--- Stores how the keys of a topic will be placed, as long as it has no task. 'key' is also the default, so a program
--- that sets 'prefix' replaces it. Skips a row that another transaction holds.
+-- Stores the placing of a topic without making slot_by final. As long as slot_by is not final, 'prefix' replaces
+-- 'key', because 'key' is the default. Skips the row if another transaction has locked it.
 -- Sent by: Topics.announce
 --   $1  topic     integer  id of the topic
 --   $2  slot_by   text     'key' or 'prefix'
@@ -982,7 +989,7 @@ UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3
     AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id;
 
 -- topic_slot_by
--- Returns how the keys of a topic are placed, or will be.
+-- Returns the stored slot_by of a topic, final or not.
 -- Sent by: Topics.placed
 --   $1  topic  integer  id of the topic
 -- Returns: One row: slot_by.
@@ -990,10 +997,10 @@ PREPARE topic_slot_by (integer) AS
 SELECT slot_by FROM tocsin.topic WHERE id = $1;
 
 -- topic_fixed_slot_by
--- Returns how the keys of a topic are placed, once that is fixed.
+-- Returns the slot_by of a topic if it is final.
 -- Sent by: Topics.agreed
 --   $1  topic  integer  id of the topic
--- Returns: One row: slot_by. None if it may still change.
+-- Returns: One row: slot_by. None if slot_by is not final.
 PREPARE topic_fixed_slot_by (integer) AS
 SELECT slot_by FROM tocsin.topic WHERE id = $1 AND is_placed;
 
@@ -1005,8 +1012,8 @@ PREPARE transaction_current_id AS
 SELECT pg_current_xact_id()::text AS xid;
 
 -- transaction_has_ledger
--- Checks whether the database has a ledger. Separate from ledger_id: a statement that names a missing table would
--- abort the transaction.
+-- Checks whether the database has a ledger. This is a separate statement, because ledger_id would abort the
+-- transaction if the table is missing.
 -- Sent by: CallerTransactions
 -- Returns: One row: a boolean.
 PREPARE transaction_has_ledger AS
@@ -1020,7 +1027,7 @@ PREPARE transaction_ledger_id AS
 SELECT value FROM tocsin.meta WHERE name = 'id';
 
 -- transaction_feed
--- Adds tasks that a caller writes to the commit feed. Does nothing in another transaction.
+-- Adds the tasks of a write to the commit feed (tocsin.news). Does nothing if the current transaction has another id.
 -- Sent by: CallerTransaction
 --   $1  topic           integer     id of the topic
 --   $2  cells           smallint[]
@@ -1049,8 +1056,8 @@ SELECT l.key FROM (
   ) l;
 
 -- board_beat
--- Counts a beat of a node, stores its card, and notifies the others if the card is new. A beat that comes late
--- counts, and does not bring an older card back.
+-- Counts a beat of a node, stores its card, and sends a NOTIFY if the card is new. A delayed beat counts, but does
+-- not replace a newer card.
 -- Sent by: PostgresBoard.beat
 --   $1  id       text    id of the node
 --   $2  edition  bigint  number of the card
@@ -1071,7 +1078,7 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
     told AS (
       SELECT pg_notify('tocsin', '?board')::text FROM mine WHERE NOT EXISTS (SELECT FROM former WHERE former.edition >= mine.edition)
     ),
-    -- The table as it was before this beat: the node's own row comes from mine.
+    -- This query does not see the row that "mine" has just written. So the node's own row is taken from "mine".
     others AS (
       SELECT id, beats, edition, greatest(0, floor(extract(epoch FROM t.now) * 1000)::bigint - floor(extract(epoch FROM beat_at) * 1000)::bigint) AS age_ms
       FROM tocsin.node, t WHERE id <> $1
@@ -1096,10 +1103,10 @@ PREPARE board_leave (text) AS
 WITH gone AS (DELETE FROM tocsin.node WHERE id = $1 RETURNING id) SELECT pg_notify('tocsin', '?board')::text FROM gone;
 
 -- board_bury
--- Removes a dead node, unless it has beaten since. Waits for a beat that is under way.
+-- Removes a dead node, unless its count of beats has changed. Waits for a concurrent beat.
 -- Sent by: PostgresBoard.bury
 --   $1  id     text    id of the node
---   $2  beats  bigint  its last count of beats
+--   $2  beats  bigint  the count of beats when the node was found dead
 -- Returns: One row if it was removed.
 PREPARE board_bury (text, bigint) AS
 WITH gone AS (DELETE FROM tocsin.node WHERE id = $1 AND beats = $2 RETURNING id) SELECT pg_notify('tocsin', '?board')::text FROM gone;
@@ -1112,7 +1119,8 @@ PREPARE board_records AS
 SELECT topic, version, slots, slot_by, declared, live, is_paused FROM tocsin.topic_config ORDER BY topic;
 
 -- board_create
--- Creates the settings of a topic if they are not there. Tasks that exist already have fixed slot_by.
+-- Creates the settings of a topic if they do not exist. If the slot_by of the topic is already final, the settings
+-- get that slot_by.
 -- Sent by: PostgresBoard.create
 --   $1  topic    text      name of the topic
 --   $2  slots    smallint
@@ -1134,12 +1142,12 @@ WITH made AS (
 --   $2  expected    integer  version before the change
 --   $3  live        text     as JSON
 --   $4  is_paused   boolean
---   $5  change_id   text     a repeated change finds itself by it
+--   $5  change_id   text     id by which a repeated change is recognized
 --   $6  changed_by  text
 --   $7  patch       text     as JSON
 --   $8  declared    text     as JSON
--- Returns: One row: whether it is this change that made the next version, topic, version, slots, slot_by, declared,
--- live, is_paused. None if there is no such topic.
+-- Returns: One row: whether this change made the next version, topic, version, slots, slot_by, declared, live,
+-- is_paused. None if there is no such topic.
 PREPARE board_change (text, integer, text, boolean, text, text, text, text) AS
 WITH changed AS (
       UPDATE tocsin.topic_config SET version = version + 1, declared = $8, live = $3, is_paused = $4, change_id = $5
@@ -1216,8 +1224,8 @@ PREPARE upkeep_now AS
 SELECT tocsin.now_ms();
 
 -- upkeep_take_feed
--- Takes tasks from the commit feed. If the process dies before it passes them on, the sweeper finds those that are
--- overdue.
+-- Takes tasks from the commit feed (tocsin.news). If the process dies before it updates the timetable, the sweeper
+-- finds the tasks when they are overdue.
 -- Sent by: PostgresLedger.committedWrites
 --   $1  topic  integer  id of the topic
 -- Returns: A row for each task: cell, key.
@@ -1227,7 +1235,8 @@ DELETE FROM tocsin.news WHERE ctid = ANY (ARRAY(
   )) RETURNING cell, key;
 
 -- upkeep_merge_books
--- Merges rows of the books into one. Every write adds a row; their sums are the books.
+-- Merges rows of tocsin.tally into one row. A write that changes counters appends a row with its changes; the sums of
+-- the rows are the counters.
 -- Sent by: PostgresLedger.forget
 --   $1  topic  integer  id of the topic
 -- Returns: Nothing.

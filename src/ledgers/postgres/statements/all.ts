@@ -28,7 +28,7 @@ const listParameters = (tagCount: number): Statement['takes'] => [
   ...tags(tagCount),
   param('due_from_ms', 'double precision'),
   param('due_to_ms', 'double precision'),
-  param('prefix', 'text', 'key that is the prefix itself'),
+  param('prefix', 'text', 'the prefix, for a key that equals the prefix'),
   param('prefix_from', 'text', "the prefix and ':'"),
   param('prefix_to', 'text', "the prefix and ';', the character after ':'"),
 ]
@@ -48,7 +48,9 @@ const LISTS = {
     text: listLive(1, FULL_QUERY).text,
   },
   listEnded: {
-    does: 'Lists tasks that ended in one state, in the order in which they did. Shown with every condition; a query has some of them.',
+    does:
+      'Lists tasks that ended in one state, in the order in which they ended. Shown with all conditions; ' +
+      'a query has only some of them.',
     sentBy: 'Readings.list',
     takes: [
       ...listParameters(1),

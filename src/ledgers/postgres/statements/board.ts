@@ -46,7 +46,9 @@ const TOKEN_ID = param('id', 'text', 'id of the token')
 
 export const BOARD = {
   beat: {
-    does: 'Counts a beat of a node, stores its card, and notifies the others if the card is new. A beat that comes late counts, and does not bring an older card back.',
+    does:
+      'Counts a beat of a node, stores its card, and sends a NOTIFY if the card is new. A delayed beat ' +
+      'counts, but does not replace a newer card.',
     sentBy: 'PostgresBoard.beat',
     takes: [NODE, param('edition', 'bigint', 'number of the card'), param('card', 'text', 'as JSON')],
     returns:
@@ -64,7 +66,7 @@ export const BOARD = {
     told AS (
       SELECT ${NOTIFY} FROM mine WHERE NOT EXISTS (SELECT FROM former WHERE former.edition >= mine.edition)
     ),
-    -- The table as it was before this beat: the node's own row comes from mine.
+    -- This query does not see the row that "mine" has just written. So the node's own row is taken from "mine".
     others AS (
       SELECT id, beats, edition, greatest(0, ${ms('t.now')} - ${ms('beat_at')}) AS age_ms
       FROM tocsin.node, t WHERE id <> $1
@@ -90,9 +92,9 @@ export const BOARD = {
   },
 
   bury: {
-    does: 'Removes a dead node, unless it has beaten since. Waits for a beat that is under way.',
+    does: 'Removes a dead node, unless its count of beats has changed. Waits for a concurrent beat.',
     sentBy: 'PostgresBoard.bury',
-    takes: [NODE, param('beats', 'bigint', 'its last count of beats')],
+    takes: [NODE, param('beats', 'bigint', 'the count of beats when the node was found dead')],
     returns: 'One row if it was removed.',
     text: `WITH gone AS (DELETE FROM tocsin.node WHERE id = $1 AND beats = $2 RETURNING id) SELECT ${NOTIFY} FROM gone`,
   },
@@ -106,7 +108,9 @@ export const BOARD = {
   },
 
   create: {
-    does: 'Creates the settings of a topic if they are not there. Tasks that exist already have fixed slot_by.',
+    does:
+      'Creates the settings of a topic if they do not exist. If the slot_by of the topic is already ' +
+      'final, the settings get that slot_by.',
     sentBy: 'PostgresBoard.create',
     takes: [TOPIC, param('slots', 'smallint'), param('slot_by', 'text', "'key' or 'prefix'")],
     returns: `One row: ${RECORD}. None if another process has just created them: send it again.`,
@@ -126,12 +130,12 @@ export const BOARD = {
       param('expected', 'integer', 'version before the change'),
       param('live', 'text', 'as JSON'),
       param('is_paused', 'boolean'),
-      param('change_id', 'text', 'a repeated change finds itself by it'),
+      param('change_id', 'text', 'id by which a repeated change is recognized'),
       param('changed_by', 'text'),
       param('patch', 'text', 'as JSON'),
       param('declared', 'text', 'as JSON'),
     ],
-    returns: `One row: whether it is this change that made the next version, ${RECORD}. None if there is no such topic.`,
+    returns: `One row: whether this change made the next version, ${RECORD}. None if there is no such topic.`,
     text: `WITH changed AS (
       UPDATE tocsin.topic_config SET version = version + 1, declared = $8, live = $3, is_paused = $4, change_id = $5
       WHERE topic = $1 AND version = $2::integer RETURNING ${RECORD}

@@ -13,7 +13,9 @@ import {
 } from './statement.ts'
 
 export const cancel: Statement = {
-  does: 'Cancels tasks. One that is held is marked: its current attempt may finish, and no other follows.',
+  does:
+    'Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further ' +
+    'attempt follows.',
   sentBy: 'Writes.cancel, tocsin.cancel()',
   takes: [...TASKS, LOCK_TIMEOUT_MS, TRANSACTION_ID],
   returns: 'A row for each live task: key, whether it is in flight.',
@@ -38,7 +40,9 @@ export const cancel: Statement = {
 }
 
 export const reschedule: Statement = {
-  does: 'Moves tasks to another time. Ends a task that was cancelled in flight and whose lease is over.',
+  does:
+    'Moves tasks to another time. If a task was cancelled in flight and its lease has expired, ends it as ' +
+    'cancelled.',
   sentBy: 'Writes.reschedule, tocsin.reschedule()',
   takes: [
     ...TASKS,

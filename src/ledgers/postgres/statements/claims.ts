@@ -31,7 +31,7 @@ const TAKES = [
   STAMPS,
   LEASES_MS,
   param('rang_ms', 'bigint[]', 'time of the clock by which each task rang'),
-  param('alone', 'boolean[]', 'whether the consumer runs nothing else, as a suspect needs it'),
+  param('alone', 'boolean[]', 'true if the consumer runs no other task, as required for a suspect'),
   SESSION,
 ] as const
 
@@ -48,7 +48,9 @@ const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliverie
       array_to_string(l.tags, E'\\n') AS tags, l.priority`
 
 export const claim: Statement = {
-  does: 'Claims tasks that wait and whose time has come: nearly every claim. Skips all others; claim_any decides on those.',
+  does:
+    'Claims pending tasks that are due, which is the common case. Skips all other tasks, locked rows, and ' +
+    'suspects that are not claimed alone; claim_any handles those.',
   sentBy: 'Writes.claim',
   takes: TAKES,
   returns:
@@ -69,7 +71,10 @@ export const claim: Statement = {
 }
 
 export const claimAny: Statement = {
-  does: 'Claims what claim left, or says why not. Takes tasks over whose lease is over, ends those that were cancelled in flight, and buries poison.',
+  does:
+    'Handles the tasks that claim skipped, and returns a verdict for each task. If the lease of a task ' +
+    'has expired, claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, ' +
+    'or makes it pending if it must be claimed alone.',
   sentBy: 'Writes.claim',
   takes: [...TAKES, POISON_FORMAT],
   returns:
@@ -85,7 +90,8 @@ export const claimAny: Statement = {
         WHEN l.lease_ms > i.now_ms AND l.session = $8 AND l.stamp = i.my_stamp THEN 'mine'
         WHEN l.lease_ms > i.now_ms THEN 'held'
         WHEN l.marked THEN 'cancelled'
-        -- Poison only if its start was recorded while it ran alone, and this is the third lost lease in a row.
+        -- A task is poison only if its start was recorded while it ran alone, and this is at least its third lost
+        -- lease in a row.
         WHEN l.started = ${STARTED_ALONE} AND l.lost >= ${LOSSES_OF_A_SUSPECT} THEN 'poison'
         WHEN l.lost + 1 >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'release'
         ELSE 'retake'
@@ -122,7 +128,8 @@ export const claimAny: Statement = {
   UNION ALL SELECT i.n, 'ours', ${TASK}, NULL, NULL FROM locked i JOIN tocsin.live l ON ${SAME} WHERE i.verdict = 'mine'
   UNION ALL SELECT n, verdict, NULL, NULL, NULL, ring_ms, failures, NULL, NULL, priority, lost, lease_ms - now_ms
     FROM locked WHERE verdict NOT IN ('take', 'retake', 'mine')
-  -- A task that was not locked is gone, or another transaction holds it. Looked up by primary key, as in eachRow.
+  -- A task without a row in "locked" does not exist, or another transaction has locked its row. The subquery looks it
+  -- up by primary key.
   UNION ALL SELECT i.n, coalesce((SELECT 'locked' FROM tocsin.live l WHERE ${SAME}), 'gone'),
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     FROM input i LEFT JOIN locked k ON k.n = i.n WHERE k.n IS NULL`,
@@ -135,7 +142,7 @@ export const begin: Statement = {
   sentBy: 'Writes.begin',
   takes: [TOPIC, param('cell', 'smallint'), param('key', 'text'), param('stamp', 'bigint'), SESSION],
   returns:
-    "One row, 'begun' or 'locked' (another transaction holds the row); none if the claim is not held any more.",
+    "One row: 'begun', or 'locked' if another transaction has locked the row. None if the claim is no longer held.",
   text: `WITH mine AS (
     SELECT l.cell, l.key FROM tocsin.live l WHERE ${HELD_BY_ME} FOR UPDATE SKIP LOCKED
   ),
@@ -151,7 +158,8 @@ export const extend: Statement = {
   does: 'Extends the leases of claims that are still held.',
   sentBy: 'Writes.extend',
   takes: [...TASKS, STAMPS, LEASES_MS, SESSION],
-  returns: "A row for each that is held: key, 'extended' or 'locked' (another transaction holds the row).",
+  returns:
+    "A row for each task that is still held: key, 'extended' or 'locked' (another transaction has locked the row).",
   text: `WITH ${t({})},
   ${input([
     { name: 'my_stamp', array: '$4::bigint[]' },

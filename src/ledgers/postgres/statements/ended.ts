@@ -76,7 +76,7 @@ export const forgetEnded: Statement = {
 }
 
 export const forgetDead: Statement = {
-  does: 'Deletes dead tasks that died long ago, or exceed the number that is kept; the oldest first.',
+  does: 'Deletes the oldest dead tasks: those that died before dead_before_ms, and those that exceed dead_max.',
   sentBy: 'PostgresLedger.forget',
   takes: [TOPIC, param('dead_before_ms', 'bigint'), param('dead_max', 'bigint', 'how many are kept'), LIMIT],
   returns: 'One row: how many.',

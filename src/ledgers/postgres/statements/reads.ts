@@ -28,7 +28,7 @@ const PAGE = [
 ] as const
 const TAG = param('tag', 'text')
 const PREFIX = [
-  param('prefix', 'text', 'key that is the prefix itself'),
+  param('prefix', 'text', 'the prefix, for a key that equals the prefix'),
   param('prefix_from', 'text', "the prefix and ':'"),
   param('prefix_to', 'text', "the prefix and ';', the character after ':'"),
 ] as const
@@ -51,7 +51,9 @@ const find = (does: string, takes: Statement['takes'], text: string): Statement 
 
 export const READS = {
   get: {
-    does: 'Returns the live task of a key, and the last one that ended. One statement: between two, a task could end and be in neither.',
+    does:
+      'Returns the live task of a key, and the task that ended last. Both are read in one statement, ' +
+      'because a task that ends between two statements could be in neither result.',
     sentBy: 'Readings.get',
     takes: ONE_TASK,
     returns: 'One row: the live task and the ended task as JSON, or nulls.',
@@ -122,7 +124,7 @@ export const READS = {
     text: `SELECT ${BOOKS} FROM tocsin.tally WHERE topic = $1`,
   },
   forecast: {
-    does: 'Counts the waiting tasks by the step of time in which they ring. Overdue ones ring now.',
+    does: 'Counts the pending tasks per time step, by ring time. Overdue tasks count as ringing now.',
     sentBy: 'Readings.forecast',
     takes: [
       TOPIC,
@@ -137,7 +139,7 @@ export const READS = {
        ) AS l WHERE rings >= $2::float8 AND rings < $3::float8 GROUP BY 1`,
   },
   recount: {
-    does: 'Returns the sums of the books beside what the tables contain at the same moment.',
+    does: 'Returns the sums of the counters and the numbers of rows, both from one snapshot.',
     sentBy: 'Readings.recount',
     takes: [TOPIC],
     returns: `One row: ${BOOKS_ROW}; done, cancelled and obsolete tasks that were deleted; live, claimed; JSON of state to number of ended tasks.`,

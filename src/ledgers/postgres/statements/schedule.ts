@@ -27,7 +27,8 @@ const TAKES = [
 ] as const
 
 const RETURNS =
-  'One row: now_ms; superseded, a JSON list of [key, what it replaced: 1 waiting, 2 lease over, 3 in flight]'
+  'One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease ' +
+  'expired, 3 in flight]'
 
 const NEW_TASKS = `
     SELECT i.*, ${ringAt('wanted', '$9::bigint')} AS due_ms FROM (
@@ -80,7 +81,9 @@ const upsert = (keep: boolean): string => `WITH ${SCHEDULE_T},
   FROM t`
 
 export const scheduleNew: Statement = {
-  does: 'Inserts tasks. Fails with unique_violation, and writes nothing, if one of the keys has a live task. Saves the lookup of each key, a quarter of the work.',
+  does:
+    'Inserts tasks. Fails with unique_violation, and writes nothing, if a key has a live task. Takes a ' +
+    'quarter less work than schedule, because no key is looked up before the insert.',
   sentBy: 'the function of prepared-steps.ts, if expects_new',
   takes: TAKES,
   returns: 'One row, as schedule returns it, with nulls.',
@@ -101,7 +104,9 @@ export const schedule: Statement = {
 }
 
 export const scheduleKeeping: Statement = {
-  does: "Inserts tasks with onConflict 'keep': a key that has a live task keeps it, unless that was cancelled in flight.",
+  does:
+    "Inserts tasks with onConflict 'keep'. If a key has a live task, that task stays, unless it was " +
+    'cancelled in flight.',
   sentBy: 'Writes.schedule, tocsin.schedule()',
   takes: TAKES,
   returns: `${RETURNS}; written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].`,

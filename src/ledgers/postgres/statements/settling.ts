@@ -19,7 +19,9 @@ import {
 import { LOCK_TIMEOUT_MS, param, POISON_FORMAT, SESSION, STAMPS, type Statement, TASKS } from './statement.ts'
 
 export const finish: Statement = {
-  does: 'Ends tasks as done or obsolete: nearly every settlement. Skips claims that are not held any more; settle decides on those.',
+  does:
+    'Ends tasks as done or obsolete, which is the common case. Skips tasks whose claim is no longer held, ' +
+    'or whose row has changed meanwhile; settle handles those.',
   sentBy: 'Writes.settle',
   takes: [
     ...TASKS,
@@ -29,7 +31,7 @@ export const finish: Statement = {
     LOCK_TIMEOUT_MS,
   ],
   returns:
-    'One value: null if all of them ended, otherwise the numbers of those that did, separated by commas.',
+    'One value: null if all tasks ended. Otherwise the numbers (n) of the tasks that ended, separated by commas.',
   text: `WITH ${t({ lockTimeoutMs: '$7' })},
   removed AS (
     DELETE FROM tocsin.live l USING (
@@ -60,13 +62,17 @@ export const finish: Statement = {
 }
 
 export const settle: Statement = {
-  does: 'Settles claims with any outcome, and those that finish skipped.',
+  does: 'Settles claims with any outcome. Also handles the tasks that finish skipped.',
   sentBy: 'Writes.settle',
   takes: [
     ...TASKS,
     STAMPS,
     param('kinds', 'text[]', "'done', 'obsolete', 'dead', 'retry', 'snooze', 'return' or 'lost'"),
-    param('delays', 'double precision[]', "milliseconds; for 'lost' a fraction of the spread"),
+    param(
+      'delays',
+      'double precision[]',
+      "milliseconds; for 'lost', a fraction from 0 to 1 of the maximum delay",
+    ),
     param('errors', 'text[]'),
     param('causes', 'text[]', 'why a task is dead'),
     param('failed', 'boolean[]', "whether a 'dead' task counts one more failure"),
@@ -74,7 +80,8 @@ export const settle: Statement = {
     POISON_FORMAT,
   ],
   returns:
-    "A row for each task: n, 'settled' | 'stale' | 'locked' (another transaction holds the row), what became of it, ring_ms, failures, priority, lost.",
+    "A row for each task: n, 'settled' | 'stale' | 'locked' (another transaction holds the row), the fate " +
+    'of the task, ring_ms, failures, priority, lost.',
   text: `WITH ${t({})},
   ${input([
     { name: 'my_stamp', array: '$4::bigint[]' },
@@ -138,7 +145,7 @@ export const settle: Statement = {
   )
   SELECT n, CASE fate WHEN 'stale' THEN 'stale' ELSE 'settled' END AS answer, fate, rings_ms, failed_times, priority, losses
   FROM judged
-  -- The others are not held under that stamp, or another transaction holds the row.
+  -- Tasks without a row in "judged": the claim is no longer valid, or another transaction has locked the row.
   UNION ALL SELECT i.n, CASE WHEN (
       SELECT l.session = $10 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE ${SAME}
     ) THEN 'locked' ELSE 'stale' END, NULL, NULL, NULL, NULL, NULL

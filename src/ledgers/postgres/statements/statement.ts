@@ -35,12 +35,12 @@ export const LEASES_MS = param('leases_ms', 'bigint[]', 'length of each lease in
 export const LOCK_TIMEOUT_MS = param(
   'lock_timeout_ms',
   'integer',
-  'how long to wait for row locks; NULL: as the connection is set',
+  'how long to wait for row locks; NULL for the setting of the connection',
 )
 export const TRANSACTION_ID = param(
   'transaction_id',
   'text',
-  'does nothing in another transaction than this one; NULL: any',
+  'the statement does nothing in any other transaction; NULL for any transaction',
 )
 export const MERGE_MS = param(
   'merge_ms',

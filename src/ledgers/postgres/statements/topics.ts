@@ -29,16 +29,19 @@ export const TOPICS = {
     text: 'INSERT INTO tocsin.topic (name) VALUES ($1) ON CONFLICT DO NOTHING',
   },
   place: {
-    does: 'Fixes how the keys of a topic are placed, with its first task. Skips a row that another transaction holds.',
+    does: 'Stores the placing of a topic and makes slot_by final. Skips the row if another transaction has locked it.',
     sentBy: 'Topics.placed',
     takes: PLACING,
-    returns: 'One row if it is placed so; none if it is placed otherwise, or locked.',
+    returns: 'One row if the placing was stored. None if another slot_by is final, or if the row is locked.',
     text: `UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3, is_placed = true
   WHERE id = (SELECT id FROM tocsin.topic WHERE id = $1 FOR UPDATE SKIP LOCKED) AND (NOT is_placed OR slot_by = $2)
   RETURNING id`,
   },
   announce: {
-    does: "Stores how the keys of a topic will be placed, as long as it has no task. 'key' is also the default, so a program that sets 'prefix' replaces it. Skips a row that another transaction holds.",
+    does:
+      'Stores the placing of a topic without making slot_by final. As long as slot_by is not final, ' +
+      "'prefix' replaces 'key', because 'key' is the default. Skips the row if another transaction has " +
+      'locked it.',
     sentBy: 'Topics.announce',
     takes: PLACING,
     returns: 'One row if it was stored.',
@@ -47,17 +50,17 @@ export const TOPICS = {
     AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id`,
   },
   slotBy: {
-    does: 'Returns how the keys of a topic are placed, or will be.',
+    does: 'Returns the stored slot_by of a topic, final or not.',
     sentBy: 'Topics.placed',
     takes: [TOPIC],
     returns: 'One row: slot_by.',
     text: 'SELECT slot_by FROM tocsin.topic WHERE id = $1',
   },
   fixedSlotBy: {
-    does: 'Returns how the keys of a topic are placed, once that is fixed.',
+    does: 'Returns the slot_by of a topic if it is final.',
     sentBy: 'Topics.agreed',
     takes: [TOPIC],
-    returns: 'One row: slot_by. None if it may still change.',
+    returns: 'One row: slot_by. None if slot_by is not final.',
     text: 'SELECT slot_by FROM tocsin.topic WHERE id = $1 AND is_placed',
   },
 } as const satisfies Record<string, Statement>

@@ -10,7 +10,9 @@ export const TRANSACTIONS = {
     text: 'SELECT pg_current_xact_id()::text AS xid',
   },
   hasLedger: {
-    does: 'Checks whether the database has a ledger. Separate from ledger_id: a statement that names a missing table would abort the transaction.',
+    does:
+      'Checks whether the database has a ledger. This is a separate statement, because ledger_id would ' +
+      'abort the transaction if the table is missing.',
     sentBy: 'CallerTransactions',
     takes: [],
     returns: 'One row: a boolean.',
@@ -24,7 +26,9 @@ export const TRANSACTIONS = {
     text: "SELECT value FROM tocsin.meta WHERE name = 'id'",
   },
   feed: {
-    does: 'Adds tasks that a caller writes to the commit feed. Does nothing in another transaction.',
+    does:
+      'Adds the tasks of a write to the commit feed (tocsin.news). Does nothing if the current ' +
+      'transaction has another id.',
     sentBy: 'CallerTransaction',
     takes: [...TASKS, param('transaction_id', 'text')],
     returns: 'A row for each task; none in another transaction.',

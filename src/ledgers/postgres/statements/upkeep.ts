@@ -31,7 +31,9 @@ export const UPKEEP = {
     text: 'SELECT tocsin.now_ms()',
   },
   takeFeed: {
-    does: 'Takes tasks from the commit feed. If the process dies before it passes them on, the sweeper finds those that are overdue.',
+    does:
+      'Takes tasks from the commit feed (tocsin.news). If the process dies before it updates the ' +
+      'timetable, the sweeper finds the tasks when they are overdue.',
     sentBy: 'PostgresLedger.committedWrites',
     takes: [TOPIC],
     returns: 'A row for each task: cell, key.',
@@ -40,7 +42,9 @@ export const UPKEEP = {
   )) RETURNING cell, key`,
   },
   mergeBooks: {
-    does: 'Merges rows of the books into one. Every write adds a row; their sums are the books.',
+    does:
+      'Merges rows of tocsin.tally into one row. A write that changes counters appends a row with its ' +
+      'changes; the sums of the rows are the counters.',
     sentBy: 'PostgresLedger.forget',
     takes: [TOPIC],
     returns: 'Nothing.',
