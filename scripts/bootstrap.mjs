@@ -61,7 +61,7 @@ async function install() {
   if ((await readStamp(INSTALL_STAMP)) === wanted) return
   const first = !existsSync(at('node_modules'))
   console.log(
-    `installing dependencies (${first ? 'first run' : 'the lockfile has changed'}, about a minute) …`,
+    `installing dependencies (${first ? 'first run' : 'the lockfile has changed'}; this may take minutes) …`,
   )
   const [command, args] = npm('ci', '--no-audit', '--no-fund', '--loglevel=error')
   const code = await run(command, args, { env: installEnv(), stdin: 'ignore' })

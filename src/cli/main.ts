@@ -10,7 +10,7 @@ const program = new Command('tocsin')
 const outputOf = () => new Output(program.opts<{ json?: boolean }>().json === true)
 
 program
-  .description('A timeout center: schedule a task now, have it ring once, at its time.')
+  .description('A timeout center: it holds millions of one-shot timers and fires each one when it is due.')
   .version(VERSION)
   .option('--json', 'print answers as JSON, lists as one line per item')
   .configureHelp({ showGlobalOptions: true })

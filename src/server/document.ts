@@ -34,7 +34,7 @@ export function documentOptions(): object {
         title: 'Tocsin',
         version: VERSION,
         description:
-          'A timeout center: schedule a task now, have it ring once, at its time. At least once, never early.',
+          'A timeout center: it holds millions of one-shot timers and fires each one when it is due. At least once, never early.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: 'http://127.0.0.1:7420', description: 'The default address.' }],

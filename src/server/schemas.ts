@@ -168,7 +168,9 @@ export const SHARED = [
     answer({
       id: text('The same at every attempt: the idempotency key.'),
       ...TASK_FIELDS,
-      latenessMs: count('fired − ring time; the ring time is the due time, or the time set by a retry or a snooze.'),
+      latenessMs: count(
+        'fired − ring time; the ring time is the due time, or the time set by a retry or a snooze.',
+      ),
       token: CLAIM_TOKEN,
       leaseUntil: instant('End of the lease. After it the task may be handed to another consumer.'),
     }),

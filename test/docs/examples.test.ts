@@ -17,7 +17,7 @@ const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${li
 
 /** Documents say where a server usually is; the examples get servers of their own. */
 const USUAL_REDIS = 'redis://localhost:6379'
-const USUAL_POSTGRES = 'postgres://localhost:5432/shop'
+const USUAL_POSTGRES = 'postgres://user:password@localhost:5432/shop'
 let redis: RedisServer
 let postgres: PostgresServer
 

@@ -17,7 +17,7 @@ export function lockFile(path: string): { release(): void } {
     if (!isBusy(error)) throw error
     throw new TocsinError(
       'ledger-in-use',
-      `${path} is in use: another Tocsin has it open, in this process or in one that still runs. An embedded ledger belongs to one at a time; several processes share a Redis`,
+      `${path} is in use: another Tocsin has it open, in this process or in one that still runs. Only one Tocsin can open an embedded file. To share timers between processes, use Redis or PostgreSQL`,
       { path },
     )
   }
