@@ -96,7 +96,7 @@ beforeAll(async () => {
   reported = new Map()
   for (const { code, filename } of diagnostics)
     reported.set(filename, [...(reported.get(filename) ?? []), code])
-})
+}, 60_000)
 
 test.each(FLOATING.map((line, index) => ({ line, index })))('floating: $line', ({ index }) => {
   expect(reported.get(`src/floating-${index}.ts`)).toEqual(['typescript(no-floating-promises)'])

@@ -2,10 +2,11 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin } from 'tocsin'
 import { expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { drain, startLife, temporaryFolder, TOPIC } from './life.ts'
 import { History } from './history.ts'
 
-const KILLS = 50
+const KILLS = isLong ? 50 : 25
 const LIFE_MS = 400
 /** Each so manyth is killed at any moment since its start: perhaps while it opens the file. */
 const YOUNG_EVERY = 5

@@ -1,5 +1,6 @@
 import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
@@ -8,11 +9,11 @@ import { earlyAmong, endedKeys, eventsOf, quantile, startedAgain } from '../reco
 import { differences, hintPrefix, hintsIn, liveCount, liveRows, shown } from './tables.ts'
 
 const TOPIC = 'flushed'
-const PENDING = 50_000
+const PENDING = isLong ? 50_000 : 20_000
 const HELD = 1_000
 /** Late enough that all is scheduled, wiped and compared before the first one is due. */
-const FIRST_DUE_IN_MS = 30_000
-const SPREAD_MS = 10_000
+const FIRST_DUE_IN_MS = isLong ? 30_000 : 20_000
+const SPREAD_MS = isLong ? 10_000 : 5_000
 const RECOVERED_WITHIN_MS = 25_000
 const ALL_HANDLED_WITHIN_MS = 120_000
 

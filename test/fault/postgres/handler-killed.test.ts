@@ -1,13 +1,13 @@
 import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { generated } from '../../generated.ts'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, sql, startPostgres } from '../../real-servers/postgres-server.ts'
 import { startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
 import { startProgram } from '../program.ts'
 
 const TOPIC = 'expiry'
-const LIVES = generated(8, 25)
+const LIVES = isLong ? 25 : 8
 const TASKS = 400
 const CONFIG = { lease: '1s', batchSize: 5 }
 
