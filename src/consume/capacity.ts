@@ -157,14 +157,15 @@ export class Capacity {
   }
 
   /**
-   * Reserves the whole consumer for one suspect until the suspect ends, but for at most one lease, because a hanging
-   * suspect must not delay other tasks for longer. Afterwards ordinary tasks get as much time as the suspect took.
-   * Returns null if the suspect has to wait. If it waits for an idle consumer, `whenIdle` is called when the consumer
-   * is idle. Otherwise `nextAloneMs` returns when to try again.
+   * Reserves the consumer for one suspect: no other task starts until the suspect ends, but for at most one lease,
+   * because a hanging suspect must not delay other tasks for longer. Afterwards ordinary tasks get as much time as the
+   * suspect took.
    *
-   * A suspect can be blamed for a lost lease only if it ran alone, so it waits until the consumer is idle. A consumer
-   * whose handlers run longer than a lease may never be idle, and suspects would wait forever. After one lease of
-   * waiting, suspects therefore run beside other tasks, and a lost lease is not blamed on them.
+   * Only a suspect that ran alone can be blamed for a lost lease, so a suspect waits until the consumer is idle. If that
+   * does not happen within one lease, because handlers run longer, suspects start beside the tasks that still run, and
+   * a lost lease is not blamed on them.
+   *
+   * Returns null if the suspect has to wait. Try again when `whenIdle` is called, or at `nextAloneMs`.
    */
   reserveAlone(whenIdle: () => void): SuspectReservation | null {
     const nowMs = this.#clock.monotonicNow()

@@ -154,7 +154,7 @@ export class PulledTasks {
     return (await this.#parts.store.begin(at, suspect.entry.key, suspect.stamp)) ? tasks : []
   }
 
-  /** Records in the ledger that clients may settle and extend these tasks through any process. */
+  /** Tells the store that clients now have these tasks. The claim request must not be retried afterwards. */
   async #handOut(at: CellAddress, tasks: readonly Pulled[]): Promise<void> {
     const [first] = tasks
     if (first === undefined) return

@@ -96,8 +96,8 @@ function isOfStore(name: string): boolean {
 }
 
 /**
- * Throws if the server would listen on more than loopback and no valid token exists, because anyone on the network
- * could then use the server.
+ * Throws if there is no valid token. Called for addresses other than loopback: there every request needs a token, so
+ * without one the server would refuse all requests.
  */
 async function checkLocked(book: TokenBook, host: string, adminToken: string | undefined): Promise<void> {
   if (adminToken !== undefined) return

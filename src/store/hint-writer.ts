@@ -66,7 +66,10 @@ export class HintWriter {
     )
   }
 
-  /** Waits for the writes if the table is in this process, or if too many hints are under way to a shared table. */
+  /**
+   * Waits for writes that were started: `tellings`, with `count` hints. Does not wait for a shared table, unless too
+   * many hints are under way. `drained` waits for those.
+   */
   async onTheWay(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
     if (tellings.length === 0) return
     const told = this.all(tellings)

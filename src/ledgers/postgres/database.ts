@@ -99,8 +99,8 @@ export class Database {
   }
 
   /**
-   * Returns the text to send for a statement: a call of its function if the function exists, otherwise the statement
-   * itself.
+   * Returns the text to send for a statement: a call of its function in prepared-steps.ts, or the statement itself if
+   * it has none or `useSteps` was not called.
    */
   textFor(text: string): string {
     return this.#hasSteps ? asStep(text) : text

@@ -202,8 +202,8 @@ export class MemoryCell {
     { nowMs }: CellTime,
   ): boolean {
     const old = this.pool.get(key)
-    // A held hint is not changed. It is not lost: its lease holder settles it, or it waits again after its lease
-    // expires.
+    // 'lower' does not change a held hint. The key keeps that hint: the lease holder settles it, or it waits again
+    // after the lease expires.
     if (mode === 'lower' && old !== undefined && (old.claim !== null || this.dueMsOf(old) <= ringMs))
       return false
     if (old !== undefined) this.#replace(old)
