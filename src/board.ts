@@ -1,15 +1,16 @@
 /**
  * PORT. A board stores what the processes (nodes) of a cluster share: which nodes are alive, the settings of each
- * topic, and the access tokens of the servers. It is stored with the tasks: in the ledger, or, if there is no
- * ledger, in Redis or in memory. So whenever a task can be claimed, the board can be read. The adapters of this port are in boards/, and beside
- * the adapters of timetables and ledgers.
+ * topic, and the access tokens of the servers. The board is stored with the tasks, so it needs no database of its own:
+ * it is in the ledger (of several PostgreSQL databases, in the first), or, without a ledger, in Redis or in memory. The
+ * adapters of this port are in boards/, and beside the adapters of timetables and ledgers.
  *
  * Each node publishes a card and sends heartbeats (beats). The board has a counter per node, which every beat of the
  * node increases. From these counters and its own monotonic clock, each reader decides which nodes are alive
  * (cluster/liveness.ts).
  *
  * All calls may be retried when a reply is lost. A second `beat`, `leave`, `bury`, `create`, `putToken` or `dropToken`
- * does no harm. A second `change` finds the first call's change by `changeId`, and returns `isOurs` true.
+ * does no harm. A second `change` recognises by `changeId` that the first call has made the change. It changes nothing,
+ * and returns `isOurs` true.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { TopicConfig } from './values/config.ts'
@@ -36,7 +37,7 @@ export interface NodeCard {
 
 export interface TopicShare {
   readonly topic: string
-  /** How many handler calls may run at a time. */
+  /** The maximum number of handler calls of the topic that run at a time in this node. */
   readonly capacity: number
   /** The topic's number of slots, as the node knows it. If two nodes differ, one has not read the new setting yet. */
   readonly slots: number
@@ -76,11 +77,11 @@ export interface TopicRecord {
   readonly topic: string
   /** 0 when the record is created. Every change increments the version. */
   readonly version: number
-  /** The number of slots, set by the code that created the topic. Afterwards, only a live change alters the number. */
+  /** The number of slots when the topic was created. Never changes here: `live.slots`, if set, overrides it. */
   readonly slots: number
-  /** Never changes, because it determines the cell of each task. */
+  /** Never changes, because `slotBy` determines the cell of each task. */
   readonly slotBy: SlotBy
-  /** Settings declared over HTTP. They apply to a node whose code has no settings for the topic. {} when created. */
+  /** Settings declared over HTTP. They apply to a node whose code does not declare the topic. {} when created. */
   readonly declared: TopicConfig
   readonly live: TopicConfig
   readonly isPaused: boolean
@@ -100,7 +101,10 @@ export interface RecordChange {
 }
 
 export interface ChangeAnswer {
-  /** False if another change came first: then the version differs from the expected one, and nothing was written. */
+  /**
+   * True if the change was made, by this call or by an earlier try of it. False if nothing was written, because another
+   * change came first (the version is not the expected one) or because there is no such topic.
+   */
   readonly isOurs: boolean
   /** The current record. Null if there is no such topic. */
   readonly record: TopicRecord | null

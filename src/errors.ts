@@ -210,7 +210,10 @@ export class TocsinError extends Error {
     this.details = details
   }
 
-  /** Compares the name: `instanceof TocsinError` would be false if a process has loaded two copies of the package. */
+  /**
+   * Returns whether `error` is a TocsinError, and has the given `code` if there is one. Compares the name of the error:
+   * `instanceof TocsinError` would be false if a process has loaded two copies of the package.
+   */
   static is(error: unknown, code?: ErrorCode): error is TocsinError {
     if (!(error instanceof Error) || error.name !== 'TocsinError') return false
     return code === undefined || (error as TocsinError).code === code

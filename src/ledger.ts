@@ -56,7 +56,10 @@ export interface LedgerReplayed {
 }
 
 export interface LedgerClaimRequest {
-  /** The token of a claim consists of the stamp, the cell, and the session that the ledger assigned to this process. */
+  /**
+   * The number of this claim. The stamp, the cell, and the session that the ledger assigned to this process form the
+   * token of the claim.
+   */
   readonly stamp: number
   readonly leaseMs: number
   /** The time of the hint table's clock when the keys rang. */
@@ -88,7 +91,7 @@ export interface LedgerSettlement extends Place {
 
 /**
  * The lease ended before the task was settled. The task rings again after a delay of up to some seconds. `spread`, from
- * 0 to 1, is the fraction of the longest delay.
+ * 0 to 1, is the fraction of the longest delay. Each task gets another `spread`, so that they do not all ring together.
  */
 export interface Lost {
   readonly kind: 'lost'
@@ -128,8 +131,9 @@ export interface Recount {
 }
 
 /**
- * Waits until the topic's record on the board is known to this process. Returns null if there is nothing to wait for.
- * Before that, another node may create the topic with another `slotBy`, so the ledger must not store the `slotBy` yet.
+ * Waits while this process creates the topic on the board. During that time another node may create the topic with
+ * another `slotBy`, so the ledger must not store the `slotBy` of this process yet. Returns null if there is nothing to
+ * wait for. The promise never rejects: it also resolves if the topic could not be created.
  */
 export type TopicCreated = () => Promise<void> | null
 
@@ -167,8 +171,9 @@ export interface LedgerTransaction extends LedgerWrites {
     mergeMs: number,
   ): Promise<{ places: Place[]; answers: LedgerRescheduled[] }>
   /**
-   * Resolves when the transaction has committed or rolled back, or as soon as `isPointless` returns true. Null if the
-   * ledger reports the writes of committed transactions in `committedWrites`.
+   * Waits for the end of the transaction, because only then may the store add hints of the written tasks. Resolves when
+   * the transaction has committed or rolled back, or as soon as `isPointless` returns true (the store closes). Null if
+   * the ledger reports the writes of committed transactions in `committedWrites` instead.
    */
   readonly ended: ((isPointless: () => boolean) => Promise<void>) | null
   /**
@@ -208,7 +213,7 @@ export interface Ledger extends LedgerWrites, Looks {
    * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores the call.
    */
   configure(topic: string, placing: () => Placing, created: TopicCreated): void
-  /** Throws 'bad-tx' if `tx` is not an open transaction of the ledger's database. */
+  /** Returns the writes in the caller's transaction. Throws 'bad-tx' if `tx` is no open transaction of the ledger. */
   within(tx: unknown): LedgerTransaction
 
   /** Claims the tasks of keys that rang. Returns one verdict per place, in order. */

@@ -57,9 +57,9 @@ export interface StoreFeatures {
    */
   handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void>
   /**
-   * Extends the leases of some keys of a claim that any process made. Several clients may hold keys of one claim.
-   * Returns one answer per key, in order; retry a key that is 'locked'. Null if the store can only extend a whole claim
-   * (`Timetable.extend`).
+   * Extends the leases of some keys of a claim, because several HTTP clients may hold keys of one claim. Any process
+   * may have made the claim. Returns one answer per key, in order; retry a key that is 'locked'. `extendKeys` is null
+   * if the store can only extend a whole claim (`Timetable.extend`).
    */
   readonly extendKeys: ExtendKeys | null
   audit(): Promise<TopicAudit[]>
@@ -101,8 +101,8 @@ export interface ClaimToken {
 
 /**
  * Calls `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns whether the
- * transaction committed. `held` are the handler's tasks. If `signal` aborts while the call waits for a connection,
- * `work` is not called.
+ * transaction committed. `held` are the handler's own tasks: a write of the handler to one of these tasks first checks
+ * that the claim still holds the task. If `signal` aborts while the call waits for a connection, `work` is not called.
  */
 export type Transact = (
   topic: string,
@@ -144,9 +144,9 @@ export interface TopicAudit {
   readonly counted: Recount
   /** True if `scheduled` is the sum of the other counters, and the counters agree with the rows. */
   readonly balances: boolean
-  /** The number of tasks that were missing in the timetable. The audit added them. */
+  /** The number of missing hints that the audit added to the timetable. 0 if this process does not load the topic. */
   readonly missing: number
-  /** The number of entries of the timetable without a task. The audit removed them. */
+  /** The number of hints without a task that the audit removed. 0 if this process does not load the topic. */
   readonly orphaned: number
   /** The number of lost hints that the sweeper (store/sweeper.ts) added since the process started. Usually 0. */
   readonly rescued: number

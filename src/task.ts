@@ -48,7 +48,10 @@ export interface Task<Out> {
   readonly latenessMs: number
   /** The number of failures so far, plus 1. Snoozes, crashes and lost leases are not failures. */
   readonly attempt: number
-  /** How many times the task was claimed, including the current claim. */
+  /**
+   * How many claims delivered the task, including the current claim. A claim does not count if the task was given back
+   * before its handler started.
+   */
   readonly deliveries: number
   readonly tags: readonly string[]
   readonly priority: Priority

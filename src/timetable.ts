@@ -183,7 +183,7 @@ export interface Books extends Omit<Counts, 'due'> {
 export interface Watcher {
   /**
    * Called when the cell's next ring moves to an earlier time: to `ringMs`, that is, `inMs` from now. The call may be
-   * lost, so pullers also poll.
+   * lost, so pullers also look at every cell at least once per `lookMs`.
    */
   wake(cell: number, inMs: number, ringMs: number): void
   /**
@@ -193,8 +193,9 @@ export interface Watcher {
    */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void
   /**
-   * Called when a claim was extended, but this task was not: its lease still ends at `endMs`, by the monotonic clock.
-   * Called with null when the task's lease was extended after all. Only a store with a ledger calls `limit`.
+   * Called when the lease of a claim was extended, but not for this task: the task's lease still ends at `endMs`, by
+   * the monotonic clock. Called with null when the task's lease was extended after all. Only a store with a ledger
+   * calls `limit`.
    */
   limit(cell: number, key: string, stamp: number, endMs: number | null): void
   /** Called when wakes and fences may have been lost. A held task may be gone, or claimed by another consumer. */

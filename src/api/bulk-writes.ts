@@ -23,8 +23,9 @@ interface BulkWrite {
 }
 
 /**
- * Cancels and reschedules live tasks by tag or prefix, and replays and purges dead tasks. Without a transaction, finds
- * the selected tasks first, then writes to them in batches.
+ * Cancels and reschedules live tasks by tag or prefix, and replays and purges dead tasks. With a transaction of the
+ * caller, one call to the store finds the selected tasks and writes to them. Without one, finds the selected tasks in
+ * batches, and writes to each batch before it finds the next batch.
  */
 export class BulkWrites {
   readonly #name: string

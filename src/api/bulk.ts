@@ -107,9 +107,10 @@ export function atIndex(error: unknown, index: number, list = 'tasks'): Error {
 }
 
 /**
- * Returns the error of a bulk call. `accepted` is the number of tasks in the batches before the failed batch. If it is
- * 0, returns `error` itself. If the failed batch was written in part, its written tasks (`error.details.accepted`) are
- * counted, too.
+ * Returns the error that a bulk call throws after one of its batches failed with `error`. `accepted` is the number of
+ * tasks in the batches before the failed batch. If `accepted` is 0, returns `error`. Otherwise returns 'interrupted'
+ * with the number of all written tasks: `accepted`, plus the tasks that the failed batch has written
+ * (`error.details.accepted`).
  */
 export function interrupted(accepted: number, error: unknown): Error {
   const cause = asError(error)

@@ -136,7 +136,8 @@ function checkConsumeOptions<Out>(
   if (isTransactional) store.features.handlerTransactions()
   if (guard !== undefined && typeof guard !== 'function')
     throw badOption('guard', `expected a function, got ${describeValue(guard)}`)
-  // The default is lower for transactions, because each transaction needs its own connection.
+  // The default is lower for batches, because each call runs many tasks, and for transactions, because each call needs
+  // its own connection.
   const byDefault = batched || isTransactional ? BATCH_CONCURRENCY : CONCURRENCY
   const concurrency = wholeNumber(options.concurrency ?? byDefault, 1, CONCURRENCY_MAX, 'concurrency')
   return { concurrency, isTransactional, guard }

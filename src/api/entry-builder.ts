@@ -49,8 +49,9 @@ export class EntryBuilder<In> {
   }
 
   /**
-   * Checks the payload against the schema. Throws if a synchronous schema refuses the payload. With an async schema,
-   * returns a promise that rejects if the schema refuses the payload.
+   * Checks the payload against the schema. Returns undefined if the schema accepts the payload or the topic has no
+   * schema. Throws if the schema refuses the payload. With an async schema, returns a promise that resolves or rejects
+   * instead.
    */
   check({ body }: NewEntry): Promise<void> | undefined {
     const { schema } = this.#definition()

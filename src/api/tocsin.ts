@@ -192,8 +192,8 @@ export class Tocsin implements AsyncDisposable {
   }
 
   /**
-   * Checks that the books of each topic balance, and that the ledger and the timetable have the same tasks. Repairs the
-   * differences and returns their number. Needs a ledger.
+   * Checks whether the books of each topic balance, and reports it. Also compares the ledger with the timetable for
+   * each topic that this process loads: repairs the timetable, and reports the number of repairs. Needs a ledger.
    */
   async audit(): Promise<TopicAudit[]> {
     this.#checkOpen()
@@ -266,7 +266,7 @@ export class Tocsin implements AsyncDisposable {
   }
 
   async #close(timeout: number): Promise<void> {
-    // Wait for the writes called so far. Later calls are refused.
+    // Wait until the writes called so far are passed to the store. Later calls are refused.
     const written = Promise.all([...this.#topics.values()].map(({ handle }) => handle.written()))
     const { clock } = this.#parts
     const endMs = clock.monotonicNow() + timeout

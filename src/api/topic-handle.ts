@@ -116,7 +116,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     purge: (which: Selector): Promise<{ purged: number }> => this.#bulk.purge(which),
   }
 
-  /** Resolves when every write called so far has taken effect. */
+  /** Resolves when the writes called so far have been passed to the store. See `TopicWrites.written` for exceptions. */
   written(): Promise<void> {
     return this.#writes.written()
   }

@@ -99,14 +99,17 @@ export class TopicSettings {
     return this.#record === null
   }
 
-  /** Resolves when the attempt to create the topic has ended; null if writes need not wait for it. Never rejects. */
+  /**
+   * Resolves when the current attempt to create the topic has ended, with success or not. Never rejects. Null if writes
+   * need not wait: no attempt is under way, or the board is not shared.
+   */
   get creating(): Promise<void> | null {
     return this.#configs.isShared ? this.#creating : null
   }
 
   /**
-   * Throws if the code's `slotBy` conflicts with the record. Also throws if the topic could not be created, because its
-   * `slotBy` is then unknown.
+   * Throws if the code's `slotBy` conflicts with the record. On a shared board, also throws if the topic could not be
+   * created: then another node may create the topic with another `slotBy`.
    */
   checkCreated(): void {
     this.check()

@@ -138,7 +138,11 @@ export class TopicWrites<In> {
     })
   }
 
-  /** Resolves when every write called so far has taken effect. */
+  /**
+   * Resolves when the writes called so far have been passed to the store. Waits for the creation of the topic and for
+   * queued writes. Does not wait for the store's answers to other writes, nor for the later batches of a stream or of a
+   * write by tag or prefix.
+   */
   async written(): Promise<void> {
     await this.#parts.settings.creating
     await this.queue.settled()

@@ -94,7 +94,7 @@ export interface Consumer extends AsyncDisposable {
 
 export type BulkScheduled = { readonly created: number; readonly replaced: number; readonly kept: number }
 
-/** A change of a topic's live configuration. */
+/** A change of a topic's live configuration or of its declaration over HTTP, or a pause or resume of the topic. */
 export interface ConfigChange {
   readonly version: number
   readonly at: Date
@@ -122,13 +122,13 @@ export interface Topic<In, Out> {
     options?: BulkOptions,
   ): Promise<{ rescheduled: number; inFlight: number }>
   /**
-   * Returns the live task of a key, or else its dead task. With a ledger, also finds tasks that are done, cancelled or
-   * obsolete, and returns the last one. Returns null if there is no task.
+   * Returns the live task of a key. If the key has none, returns its dead task, or, with a ledger, the task that ended
+   * last: dead, done, cancelled or obsolete. Returns null if there is no such task.
    */
   get(key: string): Promise<TaskInfo<Out> | null>
   /**
-   * Returns one page of tasks, earliest first. Pass the returned `cursor` to get the next page; it is null if there are
-   * no more tasks. Without `state`, lists pending and claimed tasks.
+   * Returns one page of tasks, earliest first. Without `state`, lists pending and claimed tasks. Pass the returned
+   * `cursor` to get the next page. A null cursor means that there are no more tasks.
    */
   list(options?: ListOptions): Promise<{ tasks: TaskInfo<Out>[]; cursor: string | null }>
   counts(): Promise<{ pending: number; due: number; claimed: number; dead: number }>

@@ -1,6 +1,6 @@
 /**
  * The exit codes: 0 done, 1 failed, 2 usage error, 3 not applied (not found, in flight, version conflict), 4
- * unreachable: retry.
+ * unreachable, or another error that a retry may solve.
  */
 import { CommanderError } from 'commander'
 import { type ErrorCode, TocsinError } from '../errors.ts'

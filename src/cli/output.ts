@@ -29,7 +29,7 @@ export class Output {
     this.#aside = aside
   }
 
-  /** Prints one line of JSON per row, or an aligned table. */
+  /** Prints one line of JSON per row, or an aligned table. For an empty table, prints `none` on standard error. */
   list<T>(rows: readonly T[], columns: readonly Column<T>[], none: string): void {
     if (this.#isJson) for (const row of rows) this.#json(row)
     else if (rows.length === 0) this.hint(none)

@@ -92,7 +92,7 @@ The first token needs the scope 'admin'; from then on every request needs a toke
     })
 }
 
-/** Prints only the secret on standard output, for `tocsin tokens create … > file`. */
+/** Prints only the secret on standard output, for `tocsin tokens create … > file`. With --json, prints all fields. */
 function printToken(output: Output, made: NewToken): void {
   output.one(made, made.token)
   output.explain(

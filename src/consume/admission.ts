@@ -47,8 +47,8 @@ export class Admission<Out> {
   }
 
   /**
-   * Checks a task before its handler starts. Returns null if the task must not start: then its outcome is decided
-   * already. Returns a promise only if the schema is async.
+   * Checks a task before its handler starts. Returns the argument of the handler. Returns null if the task must not
+   * start: then its outcome is decided already. Returns a promise only if the schema is async.
    */
   admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
     const { clock, settings, decode } = this.#parts
@@ -72,9 +72,9 @@ export class Admission<Out> {
   }
 
   /**
-   * Returns false and gives the task back if the task was cancelled or replaced, or if its lease may have expired. If
-   * another process holds the task by now, giving it back changes nothing: the store answers 'stale'. Callers check
-   * again after each await of a schema or a guard.
+   * Checks again that this process holds the task. Callers do so after each await of a schema, a guard or a connection.
+   * If the task was cancelled or replaced, or if its lease may have expired, gives the task back and returns false. If
+   * another process holds the task by now, giving it back changes nothing: the store answers 'stale'.
    */
   isStillOurs(held: HeldTask): boolean {
     const { clock, settings } = this.#parts
@@ -97,10 +97,10 @@ export class Admission<Out> {
 }
 
 /**
- * Returns false if the task was cancelled or replaced, or if its lease has expired or is about to expire: another
- * process may then claim the task. The lease is counted from before the claim was sent, so for this process it never
- * ends later than for the store. This check stops a process that was suspended, or whose event loop was blocked, from
- * running tasks that it lost.
+ * Returns whether this process may still run the task. This check stops a process that was suspended, or whose event
+ * loop was blocked, from running tasks that it lost. Returns false if the task was cancelled or replaced, or if its
+ * lease has expired or is about to expire: another process may then claim the task. The lease is counted from before
+ * the claim was sent, so for this process it never ends later than for the store.
  */
 function isOurs({ claim, trustedUntilMs, isFenced }: HeldTask, leaseMs: number, nowMs: number): boolean {
   if (isFenced) return false

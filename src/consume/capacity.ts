@@ -3,8 +3,9 @@
  * prefetch that keeps the handlers busy while the next claim is under way. The consumer never claims more, because a
  * claimed task that waits here cannot run in another process.
  *
- * Suspects (tasks whose lease was lost before, perhaps because they crashed their process) run alone, so that the next
- * lost lease can be blamed on them. `#alone` tells whether a suspect runs alone:
+ * Suspects (tasks that lost two leases in a row, perhaps because they crashed their process) run alone, so that the
+ * next lost lease can be blamed on them. `#alone` is 'wanted' while a suspect waits for an idle consumer, and 'taken'
+ * while a suspect runs:
  *
  *                        reserveAlone, consumer busy
  *      ┌──────────┐ ───────────────────────────────────▶ ┌──────────┐
@@ -41,18 +42,20 @@ const PREFETCH_BATCHES = 4
 const UNRECORDED_BATCHES = 4
 
 /**
- * One claim may reserve the free capacity divided by this number, its share. If one claim reserved all capacity, the
- * claims of other cells would wait for its answer. After a stall, the overdue tasks of many cells would then arrive one
- * round trip after another. A share is at least SHARE_MIN, unless recent claims returned few tasks (see SHARE_LEAST).
+ * One claim may reserve a share of the free capacity: the free capacity divided by CLAIMS_AT_ONCE, but at least
+ * SHARE_MIN. If one claim reserved all capacity, the claims of other cells would wait for its answer. After a stall,
+ * the overdue tasks of many cells would then arrive one round trip after another. The share is smaller if recent claims
+ * returned few tasks (see SHARE_LEAST).
  */
 const CLAIMS_AT_ONCE = 4
 const SHARE_MIN = 16
 
 /**
- * The smallest reservation of a claim. If recent claims returned few tasks, a claim reserves only twice their average,
- * but never less than this number. Small reservations let the claims of many cells run at once. With large
- * reservations, only CLAIMS_AT_ONCE claims fit, and due tasks of other cells wait for slow answers. If a claim returns
- * as many tasks as it reserved, the next claim may reserve twice as many.
+ * The minimum share. If recent claims returned few tasks, the share of a claim is twice the average number of returned
+ * tasks (`#perClaim`), but at least SHARE_LEAST. Small shares let the claims of many cells run at once. With large
+ * shares, only CLAIMS_AT_ONCE claims fit, and due tasks of other cells wait for slow answers. If a claim returns as
+ * many tasks as it reserved, the next claim may reserve twice as many. WEIGHT_OF_NEWEST is the weight of the newest
+ * claim in the average.
  */
 const SHARE_LEAST = 4
 const WEIGHT_OF_NEWEST = 0.2
@@ -78,7 +81,7 @@ export interface SuspectReservation {
 export class Capacity {
   readonly #clock: Clock
   readonly #settings: () => Settings
-  /** Returns this node's part of the topic's rate. */
+  /** Returns this node's part of the topic's rate; null if the topic has no rate limit. */
   readonly #rate: () => Rate | null
   readonly #permits: number
   readonly #batched: boolean
@@ -140,8 +143,9 @@ export class Capacity {
   }
 
   /**
-   * Reserves capacity for a claim. Returns null if there is no capacity or the rate limit is reached. `whenFree` is
-   * called when there is capacity again. `nextMs` returns when the rate limit allows the next claim.
+   * Reserves capacity for a claim. Returns null if there is no capacity, if a suspect waits or runs, or if the rate
+   * limit is reached. `whenFree` is called when there is capacity again. `nextMs` returns when the rate limit allows
+   * the next claim.
    */
   reserve(whenFree: () => void): LanesReservation | null {
     const { batchSize } = this.#settings()
@@ -245,8 +249,8 @@ export class Capacity {
   offer(): void {
     if (this.#alone === 'taken' && this.isIdle) this.#endAlone()
     if (this.#alone === 'wanted' && this.isIdle) {
-      // Set the state before the call. The puller reserves again if it still has a suspect; if not, ordinary tasks need
-      // not wait.
+      // Set the state to 'no' before the call. If the puller still has a suspect, it calls `reserveAlone` again. If it
+      // has none, ordinary tasks need not wait.
       this.#alone = 'no'
       return callFirst(this.#waitingToBeAlone)
     }

@@ -208,7 +208,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
   }
 
-  /** Called with the time of the timetable's clock in the reply to a claim. Passes this time to all pullers. */
+  /** Passes `recordMs`, the timetable's clock in the reply to a claim, to all pullers: more cells may be due now. */
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs

@@ -6,7 +6,7 @@ import type { Capacity } from './capacity.ts'
 import { HandlerCall } from './handler-call.ts'
 import type { HeldTask } from './held.ts'
 
-/** The handler calls that run now, and their timeouts. */
+/** The calls of handlers, guards and async schemas that run now, and their timeouts. */
 export class HandlerCalls {
   readonly #clock: Clock
   readonly #capacity: Capacity
@@ -38,8 +38,8 @@ export class HandlerCalls {
   }
 
   /**
-   * Opens a call and starts its timeout. A call of a guard or a schema takes no permits, because the worker has already
-   * taken permits for its tasks.
+   * Opens a call and starts its timeout. For the call of a guard or a schema, `permits` is 0, because the worker itself
+   * takes the permits of these tasks.
    */
   open(tasks: readonly HeldTask[], permits: number): HandlerCall {
     const call = new HandlerCall(tasks, permits, this.#timeoutMs(), this.#logger)
@@ -50,8 +50,8 @@ export class HandlerCalls {
   }
 
   /**
-   * Ends a call whose handler answered. Returns false if the call was abandoned before: its tasks already have an
-   * outcome.
+   * Ends a call whose handler answered, and returns true. Returns false if the call was abandoned before, after a
+   * timeout or a stop: then its tasks already have their outcomes.
    */
   end(call: HandlerCall): boolean {
     if (call.isAbandoned) return false

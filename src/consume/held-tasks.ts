@@ -99,9 +99,9 @@ export class HeldTasks {
   /** Marks a held task that was cancelled or replaced. */
   fence(cell: number, key: string, stamp: number, cause: 'cancelled' | 'replaced'): void {
     const held = this.#find(cell, key, stamp)
-    // The mark suppresses the 'retry' event. If the outcome is decided already, do not mark the task as replaced:
-    // 'replaced' may only mean that its lease is in doubt, and the store's answer to the outcome tells whether the
-    // outcome counts. Mark a cancelled task, because no retry follows.
+    // A marked task does not start, and no 'retry' event is emitted for it. Do not mark a replaced task whose outcome
+    // is decided already: 'replaced' may only mean that the lease is in doubt. The store may still accept the outcome,
+    // and then a retry follows. After 'cancelled' no retry follows, so always mark a cancelled task.
     if (held === undefined || (held.isEnded && cause === 'replaced')) return
     held.isFenced = true
     held.call?.fence(held, cause === 'cancelled' ? 'cancelled' : 'lease-lost')

@@ -15,8 +15,8 @@ export class HeldClaim implements HeapMember {
   readonly leaseMs: number
   readonly tasks: readonly HeldTask[]
   /**
-   * The monotonic end of the lease, counted from before the claim was sent. No other process can claim the tasks before
-   * this time.
+   * The monotonic end of the lease, counted from before the claim or its last extension was sent. No other process can
+   * claim the tasks before this time. -Infinity once the lease is lost.
    */
   trustedUntilMs: number
   /** The number of extensions sent so far. Only the answer to the newest extension may raise `trustedUntilMs`. */

@@ -47,8 +47,8 @@ export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
 }
 
 /**
- * Wraps a guard. The verdict 'done' means that the handler is called next. If the guard throws, the attempts of all its
- * tasks have failed.
+ * Wraps a guard. True becomes the verdict 'done', which here means that the handler is called next. False becomes
+ * 'obsolete'. If the guard throws, or does not return one boolean per task, the attempts of all its tasks have failed.
  */
 export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
   return async (tasks, context) => {

@@ -1,11 +1,11 @@
 /**
- * The pull job of one slot. It sleeps until a task of one of its cells is due, claims as many tasks as there is
- * capacity for, and hands the tasks to its host. A wake, the timetable's notice of an earlier ring time, shortens the
+ * The pull job of one slot. It sleeps until a task of one of its cells is due. Then it reserves capacity at its host,
+ * and the host claims up to that many tasks. A wake, the timetable's notice of an earlier ring time, shortens the
  * sleep. The puller does not poll for tasks: the periodic look at each cell only protects against a lost wake and a
  * clock that jumps.
  *
- * All times are monotonic milliseconds of this process. They are computed from the timetable's answers ('rings in 250
- * ms'), never from this machine's wall clock.
+ * All times are monotonic milliseconds of this process, except for `…RecordMs`, which are times of the timetable's
+ * clock. Both come from the timetable's answers ('rings in 250 ms'), never from this machine's wall clock.
  */
 import type { Clock } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
@@ -51,7 +51,7 @@ export interface PullerHost<R> {
 /** The times at which the puller must act on a cell, by reason. */
 interface CellTimes {
   ringMs: number
-  /** The time of `ringMs` on the timetable's clock. */
+  /** The time of `ringMs` on the timetable's clock; Infinity if it is not known, or if no task waits. */
   ringRecordMs: number
   /**
    * The earliest ring time of the wakes that arrived after the last claim was sent; Infinity if there were none. The
@@ -154,7 +154,10 @@ export class Puller<R> {
     this.#wakeUp?.()
   }
 
-  /** Makes one pass over the cells that are due, the most overdue cell first. Returns the time of the next pass. */
+  /**
+   * Makes one pass over the cells that are due, the most overdue cell first. Returns the monotonic time of the next
+   * pass; Infinity after `stop`.
+   */
   async step(): Promise<number> {
     const seen = new Set<CellTimes>()
     let isStarved = false
@@ -167,8 +170,8 @@ export class Puller<R> {
   }
 
   /**
-   * Returns the most overdue cell that is not in `seen`. It is computed again after each claim, because more cells may
-   * be due by then.
+   * Returns the most overdue cell that is not in `seen`; null if no other cell is due. A pass calls this after each
+   * claim, because more cells may be due by then.
    */
   #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
     if (this.#isStopped) return null

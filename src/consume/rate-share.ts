@@ -1,10 +1,11 @@
 import type { Rate } from '../lib/rate-limiter.ts'
 
 /**
- * Returns a node's part of a topic's rate: the sum of the parts of the slots that the node pulls. The part of a slot is
- * a whole number, and the parts of all slots add up to exactly the limit, so no central counter is needed. A limit
- * below the number of slots cannot be divided into whole numbers. Then each node gets a whole number of tasks per
- * longer period, and the rate is met on average.
+ * Divides a topic's rate among the nodes, so that no central counter is needed. Returns a node's part: the sum of the
+ * parts of the slots that the node pulls. The part of a slot is a whole number, and the parts of all slots add up to
+ * exactly the limit. A limit below the number of slots cannot be divided into whole numbers. Then each node gets a
+ * whole number of tasks per longer period, and the rate is met on average. Null means that the topic has no rate limit.
+ * A node without slots gets the whole rate, but it claims nothing.
  */
 export function rateOfShare(
   rate: Rate | null,

@@ -5,10 +5,11 @@ import { Alarm } from '../lib/alarm.ts'
 import type { HeldClaim } from './held.ts'
 
 /**
- * Extends the leases of claims that have open tasks. Each lease is extended after a third of its length, so two
- * extensions may fail before the lease expires. One call extends a claim, whatever its number of tasks.
+ * Extends the leases of claims that have open tasks. An extension is sent after every third of a lease: two are sent
+ * before the lease expires, so one may fail. One call extends all tasks of a claim.
  *
- * `trustedUntilMs` counts from before the call was sent, because the timetable cannot have started the lease earlier.
+ * `HeldClaim.trustedUntilMs` is the end of the lease for this process. It counts from before the call was sent, because
+ * the timetable cannot have started the lease earlier.
  */
 export class Renewer {
   readonly #store: TaskStore

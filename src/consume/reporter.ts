@@ -45,12 +45,12 @@ export class Reporter {
     this.#callLog = new LogLimiter(parts.clock)
   }
 
-  /** Counts a task that was handed to its handler. */
+  /** Counts a task that is handed to an HTTP client, or has passed the checks before its guard and handler. */
   fired(latenessMs: number): void {
     this.#parts.meter.fired(this.#parts.topic, Math.max(0, latenessMs))
   }
 
-  /** Emits 'late' if the task rang later than the topic's objective allows. */
+  /** Emits 'late' if `latenessMs`, the time since the task rang, is more than the topic's objective allows. */
   checkLateness({ key, id }: ReportedTask, latenessMs: number): void {
     const { announcer, settings, topic } = this.#parts
     const { objectiveP99Ms: objectiveMs } = settings()

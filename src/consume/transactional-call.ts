@@ -30,7 +30,10 @@ export interface TransactionalCallHost<Out> {
   readonly admission: Admission<Out>
   readonly heldTasks: HeldTasks
   readonly reporter: Reporter
-  /** Aborted when the consumer stops. Calls that wait for a connection then end without calling the handler. */
+  /**
+   * Aborted when the consumer stops and has waited for running handlers. Calls that still wait for a connection then
+   * end without calling the handler.
+   */
   readonly stopping: AbortSignal
 }
 
@@ -46,8 +49,8 @@ const LEDGER_FAILED: Verdict = { kind: 'snooze', delayMs: 1_000 }
  *   wait for a connection ──▶ BEGIN ──▶ handler ──▶ settle its tasks ──▶ COMMIT
  *                                          └─ a task threw, timed out or was lost ──▶ ROLLBACK
  *
- * A rollback undoes the writes of all tasks of the call. A task that threw or timed out has failed. A task that
- * did not fail is delivered again.
+ * A rollback undoes the writes of all tasks of the call. A task that threw or timed out has failed. The other tasks of
+ * the call did not fail, and are delivered again. An error of the transaction itself is judged by `#verdictOfError`.
  */
 export class TransactionalCall<Out> {
   readonly #parts: TransactionalCallParts<Out>
@@ -77,7 +80,8 @@ export class TransactionalCall<Out> {
   }
 
   /**
-   * Runs the call. Resolves with false if the call was abandoned: its tasks have their outcomes already. Never rejects.
+   * Runs the call, decides the outcomes of its tasks, and resolves with true. Resolves with false if the call was
+   * abandoned after a timeout or a stop: then its tasks already have their outcomes. Never rejects.
    */
   async run(): Promise<boolean> {
     const { store, topic } = this.#parts
@@ -123,8 +127,9 @@ export class TransactionalCall<Out> {
   }
 
   /**
-   * Returns the verdict for an error of the transaction. An error of the ledger does not count as a failure of the
-   * handler; any other error does.
+   * Returns the verdict for an error of the transaction itself; errors of the handler are verdicts already. A retryable
+   * error, such as an unreachable ledger, is no failure of the handler. Any other error is: for example, a statement of
+   * the handler failed, so PostgreSQL did not commit.
    */
   #verdictOfError(error: unknown): Verdict {
     if (!TocsinError.is(error) || !error.retryable) return failure(error)
@@ -146,7 +151,8 @@ export class TransactionalCall<Out> {
 }
 
 /**
- * Returns true if the handler threw. Returns false if it returned an outcome: `{ retry }` commits like other outcomes.
+ * Returns true if the handler threw or returned a value that is not an outcome. Returns false if it returned an
+ * outcome, including `{ retry }`, which has a delay and commits like the other outcomes.
  */
 function isThrown(verdict: Verdict): boolean {
   return verdict.kind === 'failed' && verdict.delayMs === null

@@ -74,8 +74,9 @@ function text(value: unknown, otherwise: string): string {
 }
 
 /**
- * Returns one verdict per task. A batch handler returns nothing if all tasks are done; otherwise it returns an array
- * with one outcome or one settled result per task, in order.
+ * Returns one verdict per task for what a batch handler returned. The handler returns nothing if all tasks are done.
+ * Otherwise it returns an array with one outcome, or one result of `Promise.allSettled`, per task, in order. After any
+ * other value, all attempts have failed.
  */
 export function verdictsOf(returned: unknown, count: number): Verdict[] {
   if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
@@ -108,7 +109,7 @@ function verdictOfSettled(result: PromiseSettledResult<unknown>): Verdict {
 
 /**
  * Returns the outcome for a verdict. This is the only place that counts failures: the last allowed failure makes the
- * task dead.
+ * task dead. `fraction`, a random number from 0 to 1, decides the jitter of the backoff.
  */
 export function settleOutcomeOf(
   verdict: Verdict,

@@ -88,7 +88,7 @@ export class Worker<Out> {
     else if (admission !== null) void this.#call([admission])
   }
 
-  /** Runs any number of tasks. The guard is called first. Never rejects. */
+  /** Runs any number of tasks: first the guard, then the handlers. Resolves when the handlers ended. Never rejects. */
   async perform(batch: readonly HeldTask[]): Promise<void> {
     const { guard, batched } = this.#parts
     const permits = batched ? 1 : batch.length
@@ -152,7 +152,10 @@ export class Worker<Out> {
     else await this.#call([admitted])
   }
 
-  /** Returns the tasks that the guard accepts. Its call takes no permits (0), because `perform` has already taken them. */
+  /**
+   * Calls the guard, and returns the tasks that the guard accepts. The other tasks get their outcomes here. The call of
+   * the guard takes 0 permits, because `perform` has taken the permits of these tasks.
+   */
   async #ask(guard: Performer<Out>, admitted: readonly Admitted<Out>[]): Promise<Admitted<Out>[]> {
     if (this.#isStopped) {
       for (const { held } of admitted) this.#heldTasks.giveBack(held)

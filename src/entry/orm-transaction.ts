@@ -9,7 +9,10 @@ export interface Orm {
   readonly wanted: string
   /** Runs one statement with the placeholders `$1`, `$2`, … and returns its rows. */
   query(text: string, values: readonly unknown[]): Promise<unknown[]>
-  /** Returns PostgreSQL's own error for an error of the ORM. Returns `overTx()` if the transaction has ended. */
+  /**
+   * Returns PostgreSQL's own error for an error of the ORM. Returns `overTx()` if the transaction has ended. Returns
+   * `error` itself, or undefined, if it contains no error of PostgreSQL.
+   */
   unwrapped(error: unknown): unknown
 }
 

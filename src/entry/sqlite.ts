@@ -1,4 +1,4 @@
-/** `tocsin/sqlite`: a ledger in a SQLite database of your own. */
+/** `tocsin/sqlite`: a ledger in a SQLite file, or in a better-sqlite3 database that your program has opened. */
 import { pathOf, SqliteConfig, type SqliteOptions } from '../ledgers/sqlite/options.ts'
 
 export type { SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'

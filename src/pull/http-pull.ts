@@ -3,8 +3,8 @@
  *
  *   claim ──▶ pending pulls ◀── pullers ◀── store          token + outcome ──▶ settle ──▶ store
  *
- * This process keeps no state of a claim. A client may settle through another process, or after a restart of this
- * process.
+ * Once the tasks are handed out, this process keeps no state of the claim: the token contains what a settle needs. So a
+ * client may settle through another process, or after a restart of this process.
  */
 import { TocsinError } from '../errors.ts'
 import { groupBy } from '../lib/group-by.ts'
@@ -55,8 +55,8 @@ export class HttpPull {
   }
 
   /**
-   * Resolves with up to `limit` tasks as soon as any are due. Resolves with no tasks after `waitMs`, or when `signal`
-   * aborts.
+   * Resolves with up to `limit` tasks as soon as any are due. Resolves with no tasks if none is due within `waitMs`, or
+   * if `signal` aborts.
    */
   async claim(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<PulledTask[]> {
     const pulled = await this.#pendingPulls.wait(limit, leaseMs, waitMs, signal)

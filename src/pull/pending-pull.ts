@@ -32,7 +32,7 @@ export class PendingPull {
     return this.#isClosed
   }
 
-  /** True if the pull has no task, and no claim for it is under way. */
+  /** True if the pull is open, has no task, and no claim for it is under way. Only such a pull can take a suspect. */
   get isEmpty(): boolean {
     return !this.#isClosed && this.#tasks.length === 0 && this.#claims === 0
   }

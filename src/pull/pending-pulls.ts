@@ -1,8 +1,8 @@
 /**
  * The HTTP pulls of a topic that wait for tasks, and the pullers that claim for them. These pullers cover all cells,
  * including those of slots that other processes pull, so that a client gets due tasks of every cell from any server.
- * Claims are atomic: if two processes claim from the same cell, at worst one claim returns no task. Pullers claim
- * only while a pull waits, and stop after `IDLE_MS` without a pull.
+ * Claims are atomic: if two processes claim from the same cell, at worst one claim returns no task. Pullers take tasks
+ * only while a pull waits. They stop after `IDLE_MS` without a pull.
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
@@ -19,7 +19,7 @@ export interface PendingPullsParts extends ClaimerParts {
   readonly clock: Clock
   readonly rateLimiter: RateLimiter
   readonly paused: () => boolean
-  /** Returns this process's part of the topic's rate. */
+  /** Returns this process's part of the topic's rate; null if the topic has no rate limit. */
   readonly rate: () => Rate | null
 }
 
@@ -30,8 +30,8 @@ export interface PullReservation {
   /** The maximum number of tasks to claim. */
   readonly limit: number
   /**
-   * The number of tasks of the pull that are reserved. A suspect reserves all of them, because it must be the only task
-   * of the answer.
+   * How much of the pull's limit is reserved. A claim of a suspect reserves the whole limit, because the suspect must
+   * be the only task of the answer.
    */
   readonly reserved: number
 }
@@ -71,8 +71,8 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 
   /**
-   * Resolves with up to `limit` tasks as soon as any are due. Resolves with no tasks after `waitMs`, or when `signal`
-   * aborts.
+   * Resolves with up to `limit` tasks as soon as any are due. If no task is due within `waitMs`, resolves with no
+   * tasks. When `signal` aborts, resolves at once with the tasks claimed so far: the caller must give these tasks back.
    */
   wait(limit: number, leaseMs: number, waitMs: number, signal: AbortSignal): Promise<Pulled[]> {
     if (this.#isStopped || signal.aborted) return Promise.resolve([])
@@ -235,8 +235,8 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 
   /**
-   * Waits for one turn of the event loop, then answers the pull if it is still complete. In that turn, pullers may
-   * start claims for more tasks with the same ring time.
+   * Answers a complete pull one turn of the event loop later. In that turn, pullers may start claims for more tasks
+   * with the same ring time. Then the pull is no longer complete, and is answered after these claims.
    */
   #answerSoon(pull: PendingPull): void {
     if (!pull.isComplete) return

@@ -62,7 +62,11 @@ export class PulledTasks {
     return claim.tasks.map((entry) => ({ entry, ...common }))
   }
 
-  /** Returns the tasks of one claim that may be handed out. Settles or gives back all other tasks. */
+  /**
+   * Returns the tasks of one claim that may be handed out. Gives back the whole claim if too much of its lease has
+   * passed. Settles the tasks that are too late for the topic's `late` policy. Leaves out a suspect that the claim no
+   * longer holds.
+   */
   async admit(at: CellAddress, tasks: readonly Pulled[], from: ClaimSource): Promise<Pulled[]> {
     if (tasks.some((task) => this.#isSpent(task))) {
       await this.giveBack(tasks)
@@ -75,8 +79,8 @@ export class PulledTasks {
   }
 
   /**
-   * Returns the tasks whose remaining leases are long enough for the client, and gives back the other tasks. A pull
-   * waits for all its claims, so too much of the first claim's lease may have passed.
+   * Returns the tasks whose remaining leases are long enough for the client, and reports these tasks as fired. Gives
+   * back the other tasks. A pull waits for all its claims, so too much of the first claim's lease may have passed.
    */
   fresh(tasks: readonly Pulled[]): Pulled[] {
     const spent = tasks.filter((task) => this.#isSpent(task))

@@ -9,13 +9,16 @@ export interface TocsinEvents {
   late: { topic: string; key: string; id: string; latenessMs: number; objectiveMs: number }
   retry: { topic: string; key: string; id: string; attempt: number; error: string; retryInMs: number }
   dead: { topic: string; key: string; id: string | null; cause: DeadCause; error: string }
-  /** The live configuration of a topic changed. */
+  /** The topic's live configuration or its declaration over HTTP changed, or the topic was paused or resumed. */
   config: { topic: string; version: number; effective: TopicConfig; paused: boolean }
   /** A setting in the code is not in force, because another value overrides it. */
   drift: { topic: string; field: string; code: Json; effective: Json }
   /** The slots that this process pulls changed. `owned` lists all slots that it pulls now. */
   slots: { topic: string; owned: readonly number[] }
-  /** A background operation failed. No task is lost, and the operation will be retried. */
+  /**
+   * A background operation failed. No task is lost. Most operations are retried. A conflict is not: the code declares
+   * another `slotBy` than the cluster (`doing` is 'create'), and writes to the topic throw until the code is changed.
+   */
   error: { topic: string; doing: string; error: unknown }
 }
 

@@ -8,7 +8,7 @@ class Timer implements HeapMember {
   isWaiting = true
 
   constructor(sequence: number, ring: () => void) {
-    // Timers that are set for the same time ring in the order in which they were set.
+    // Timers that are set for the same time ring in the order in which they were set: the heap orders them by key.
     this.key = String(sequence).padStart(12, '0')
     this.ring = ring
   }
