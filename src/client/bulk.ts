@@ -107,7 +107,10 @@ function cutShort(cause?: Error): TocsinError {
   return new TocsinError('interrupted', `not all tasks were accepted, perhaps some: ${why}`, details, cause)
 }
 
-/** Returns the error for a stream of tasks that threw. The tasks before the error were accepted and are counted. */
+/**
+ * Returns the error to throw if the caller's stream of tasks threw. It reports how many tasks the server accepted
+ * before. If the server accepted none, returns the thrown error itself.
+ */
 function brokenOff(thrown: unknown, { created, replaced, kept, failed }: StreamSummary): Error {
   const accepted = created + replaced + kept
   if (accepted === 0) return thrown as Error

@@ -1,8 +1,9 @@
 import type { Clock } from '../clock.ts'
 
 /**
- * Aborts a call at its deadline, or when the caller's signal aborts. Each call has its own CallDeadline. The listener
- * is removed when the call ends, so that a signal shared by many calls does not accumulate listeners.
+ * Aborts a call at its deadline, or when the caller's signal aborts. Each call has its own CallDeadline. When the
+ * call ends, the listener on the caller's signal is removed, so that a signal shared by many calls does not accumulate
+ * listeners.
  */
 export class CallDeadline {
   readonly #controller = new AbortController()

@@ -159,8 +159,8 @@ export class ClientTopic<In = unknown, Out = unknown> {
   }
 
   /**
-   * Returns the live or dead task of a key; if the server has a ledger, also its last ended task. Returns null if there
-   * is none.
+   * Returns the live task of a key. If the key has none, returns its dead task or, if the server has a ledger, the task
+   * that ended last. Returns null if there is no such task.
    */
   async get(key: string): Promise<TaskInfo<Out> | null> {
     try {

@@ -29,7 +29,11 @@ export interface ClientOptions {
   readonly url?: string | undefined
   /** An access token. It is required once a token has been created on the server. */
   readonly token?: string | undefined
-  /** The timeout of each call; 30s by default. For `claim`, `wait` is added to it. */
+  /**
+   * The timeout of a call; 30s by default. For `claim`, `wait` is added to it. Calls whose duration depends on the
+   * number of tasks have no timeout: calls by tag or prefix, calls of `dead`, `scheduleMany` with a stream, and
+   * `audit`.
+   */
   readonly timeout?: Duration | undefined
 }
 
@@ -149,7 +153,10 @@ export class TocsinClient {
     )
   }
 
-  /** Counts all tasks one by one. The call has no timeout, because its duration depends on the number of tasks. */
+  /**
+   * Checks whether the books of every topic balance, and repairs the timetable if it differs from the ledger. Counts
+   * all tasks one by one, so the call has no timeout.
+   */
   async audit(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<Audit> {
     checkOptions(options, ['signal'], 'audit')
     const read = ({ balances, topics }: Audit) => ({ balances, topics: [...topics] })

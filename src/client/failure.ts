@@ -120,7 +120,9 @@ function isKnown(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_TABLE, code)
 }
 
-/** Parses Retry-After. It is a number of seconds, or a date, which proxies may send. */
+/**
+ * Returns Retry-After in ms from now; null if it is absent or invalid. It is a number of seconds, or a proxy's date.
+ */
 function retryMs(header: string | null, nowMs: number): number | null {
   if (header === null) return null
   if (/^\d{1,9}$/.test(header)) return Number(header) * 1_000

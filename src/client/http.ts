@@ -16,7 +16,8 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined
   /**
-   * How long the server may wait before it answers (long poll). It is added to the timeout. Null removes the timeout.
+   * How long the server may wait before it answers (long poll). This time is added to the timeout. Null removes the
+   * timeout. 0 by default.
    */
   readonly waitMs?: number | null | undefined
   /** True if the call may be retried after a lost answer. */

@@ -1,6 +1,6 @@
 /**
  * Disables the timeouts of `fetch`. By default `fetch` fails after five minutes without a header or a byte. A call that
- * changes millions of tasks takes longer, and the answer to a stream of tasks comes only at its end.
+ * changes millions of tasks takes longer, and the answer to a stream of tasks may be silent until the stream ends.
  */
 
 interface Dispatcher {

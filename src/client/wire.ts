@@ -54,7 +54,7 @@ export function configOut(config: TopicConfig, where: string): TopicConfig {
   return checkConfig(config, where)
 }
 
-/** Keeps nulls, because they reset settings. */
+/** Returns the checked patch. Keeps the nulls of the patch, because null resets a setting. */
 export function patchOut(patch: LiveConfig, where: string): LiveConfig {
   const set = patchLive({}, patch, where)
   const given = Object.entries(patch).filter(([, value]) => value === null)

@@ -74,7 +74,7 @@ export function assignment(
   return new Map(tables.map((table) => [table.topic, owners(table)]))
 }
 
-/** Returns the lowest allowed number of slots with which every consumer gets a slot, or the maximum number of slots. */
+/** Returns the lowest allowed number of slots (a power of two) so that every consumer gets a slot, but at most 64. */
 export function slotsToSet(consumers: number): number {
   let slots = 1
   while (slots < consumers && slots < CELLS) slots *= 2
@@ -128,8 +128,9 @@ function findShares({ slots, seats }: Table): void {
 }
 
 function addExtras(tables: readonly Table[], ids: readonly string[]): void {
-  // One slot that stays must be worth more than all draws on a path of the algorithm (rounding.ts) together. A path has
-  // at most one draw per member. With very many members, draws have fewer bits, so that the sums stay exact.
+  // A slot that stays with its owner must be worth more than all draws on one path of the algorithm (rounding.ts)
+  // together. A path has at most one draw per member. With very many members, draws have fewer bits, so that the sums
+  // stay exact.
   const drawBits = Math.min(32, EXACT_BITS - 2 * Math.ceil(Math.log2(ids.length + 2)))
   const worthOfStaying = (ids.length + 2) * 2 ** drawBits
   const idHashes = ids.map((id) => mixed(crc32(id)))

@@ -102,7 +102,10 @@ export class Cluster {
     if (this.#parts.board.isShared) this.#members.start()
   }
 
-  /** Adds a consumer of a topic. `yield` gives up the consumer's slots at once. `end` removes it from the figures. */
+  /**
+   * Adds a consumer of a topic. `yield` removes its capacity from the node's card, so that other nodes get its slots.
+   * `end` removes the consumer from the figures.
+   */
   consume(topic: string, participant: Participant): { yield: () => void; end: () => void } {
     const yieldShare = this.#shares.consume(topic, participant.capacity, participant.onShare)
     this.#participants.add(participant)

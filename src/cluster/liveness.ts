@@ -10,7 +10,10 @@ export const BEAT_MS = 750
  */
 export const GONE_MS = 3_500
 
-/** The maximum silence that is counted between two looks. If two looks are further apart, this process was paused. */
+/**
+ * The maximum silence that is counted between two looks. If two looks are further apart, this process was paused or
+ * could not reach the board, and did not watch all that time.
+ */
 const WATCHED_MS_MAX = 2 * BEAT_MS
 
 interface Seen {
@@ -21,6 +24,9 @@ interface Seen {
   isProven: boolean
 }
 
+/**
+ * A node is in neither list if this process has not seen it beat yet, and its last beat is old by the board's clock.
+ */
 export interface Judgement {
   readonly alive: readonly string[]
   /** The last heartbeats of dead nodes. The caller deletes their cards, except for nodes that have beaten since. */

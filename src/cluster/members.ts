@@ -12,7 +12,10 @@ export interface MembersParts {
   readonly clock: Clock
   /** Returns this node's current card. */
   readonly card: () => NodeCard
-  /** Called after every beat with the cards of all live nodes, as stored on the board, including this node's card. */
+  /**
+   * Called after every beat. `alive` has the cards of all live nodes, as stored on the board, including this node's
+   * card. `sentMs` is the time of the monotonic clock when the beat was sent.
+   */
   readonly onBeat: (alive: readonly NodeCard[], reply: BeatReply, sentMs: number) => Promise<void>
   readonly onGone: (card: NodeCard) => void
   readonly onError: (error: unknown) => void

@@ -44,8 +44,8 @@ export function takeExtras(topics: readonly TopicExtras[], bounds: readonly Boun
 }
 
 /**
- * The graph of the algorithm. Its nodes are numbered: first the members, then the pool, then the topics. The numbers
- * are in typed arrays, because the algorithm spends nearly all its time reading them.
+ * The graph of the algorithm. Its nodes are numbered: first the members, then the pool, then the topics. Worths, prices
+ * and costs are in typed arrays, because the algorithm spends nearly all its time reading them.
  */
 class Rounding {
   readonly #topics: readonly TopicExtras[]

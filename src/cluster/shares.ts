@@ -39,7 +39,7 @@ export class Shares {
   readonly #mine = new Map<string, Mine>()
   readonly #crowded = new Set<string>()
   #edition = 1
-  /** The input of the last assignment, and the edition after it. While neither changes, `deal` does nothing. */
+  /** The input of the last assignment, and the edition after that assignment. If both are unchanged, `deal` ends. */
   #input = ''
   #dealtEdition = 0
 
@@ -107,7 +107,10 @@ export class Shares {
     this.#dealtEdition = this.#edition
   }
 
-  /** Called when the board is unreachable. Keeps the owned slots. Takes all slots of topics never assigned before. */
+  /**
+   * Called when the board is unreachable, so that the live nodes are unknown. Keeps the owned slots. Of a topic that
+   * was never assigned, takes all slots, so that its tasks are not left waiting.
+   */
   dealBlind(): void {
     for (const [topic, mine] of this.#mine) {
       const slots = this.#parts.slotsOf(topic)

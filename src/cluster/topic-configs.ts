@@ -71,7 +71,7 @@ export class TopicConfigs {
     return () => void listeners.delete(listener)
   }
 
-  /** Reads all records, unless `revision` equals the revision of the last read. */
+  /** Reads all records, unless `revision` equals the revision of the last read. With null, always reads. */
   async refresh(revision: string | null = null): Promise<void> {
     if (revision !== null && revision === this.#revision) return
     const learned = this.#learned
@@ -79,8 +79,9 @@ export class TopicConfigs {
     for (const record of records) this.#learn(record)
     // Store the revision from before the read. If a record changes during the read, the next beat reads again.
     this.#revision = revision
-    // If the board has no record of a cached topic, or an older record, it was rolled back. Then take the board's
-    // records. But if another record was received during the read, the read may be outdated. Then read again.
+    // If the board has no record of a cached topic, or an older record, the board was rolled back. Then the cache takes
+    // over the board's records. But if another call received a record during this read, this read may be outdated. Then
+    // clear the revision, so that the next beat reads again.
     if (this.#learned !== learned + records.length) this.#revision = null
     else this.#keepOnly(records)
   }
@@ -91,7 +92,7 @@ export class TopicConfigs {
       if (!this.#records.has(topic)) this.#learn(await this.#board.create(topic, slots, slotBy))
   }
 
-  /** Creates the topic. Returns the stored record, which another node may have created with other settings. */
+  /** Creates the topic if it does not exist. Returns its record, which another node may have created differently. */
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
     this.#wanted.set(topic, { slots, slotBy })
     const record = this.get(topic) ?? (await this.#board.create(topic, slots, slotBy))
@@ -99,7 +100,10 @@ export class TopicConfigs {
     return record
   }
 
-  /** Changes the record of a topic. The changes of one topic run one after another, so that they do not conflict. */
+  /**
+   * Changes the record of a topic. The changes of one topic run one after another, so that they do not conflict.
+   * Rejects with 'version-conflict' if the record does not have the version `ifVersion`; undefined accepts any version.
+   */
   change(topic: string, change: Change, ifVersion: number | undefined): Promise<TopicRecord> {
     const before = this.#changing.get(topic) ?? Promise.resolve()
     const changed = before.then(() => this.#change(topic, change, ifVersion))

@@ -131,8 +131,9 @@ export interface Queue {
 
 /**
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
- * previous batch is under way, are sent as one batch. The items of a queue keep their order: a new batch begins if the
- * kind changes or if a key occurs a second time, and the batches are sent one after the other.
+ * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items. The items of a queue keep their order:
+ * a new batch also begins if the kind changes or if a key occurs a second time, and the batches are sent one after the
+ * other.
  */
 export class Batcher {
   readonly #clock: Clock
@@ -166,8 +167,8 @@ export class Batcher {
   }
 
   /**
-   * Returns the queues of a topic and group. Every call returns the same queues, so that items of different kinds keep
-   * their order too.
+   * Returns the queues of a topic and group. The first call creates `count` queues, and later calls return the same
+   * queues. So items of different kinds keep their order, too.
    */
   queuesOf(topic: string, group: string, count: number): readonly Queue[] {
     let groups = this.#queues.get(topic)

@@ -55,7 +55,10 @@ export class Periodic {
     }
   }
 
-  /** Uses no AbortSignal: a process pauses several times a second, and signals are expensive. */
+  /**
+   * Waits for the interval, or until `#wake` is called. Uses no AbortSignal: a process pauses several times a second,
+   * and signals are expensive.
+   */
   #pause(): Promise<void> {
     if (this.#isHurried || this.isStopped) return Promise.resolve()
     return new Promise((resolve) => {

@@ -12,7 +12,7 @@ export class RateLimiter {
   #grants: { atMs: number; count: number }[] = []
   #granted = 0
 
-  /** Makes up to `wanted` grants, and returns how many it made. */
+  /** Makes up to `wanted` grants, and returns how many it made. If `rate` is null, there is no limit. */
   take(wanted: number, rate: Rate | null, nowMs: number): number {
     if (rate === null) return wanted
     this.#forgetBefore(nowMs - rate.perMs)

@@ -25,7 +25,7 @@ export interface Access {
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The scope that each route requires, by method and path. */
+    /** The scope that each route requires, by method and path. Null if the route needs no token. */
     readonly scopes: ReadonlyMap<string, Scope | null>
   }
   interface FastifyRequest {
@@ -53,7 +53,7 @@ export interface AccessParts {
   readonly book: TokenBook
   readonly clock: Clock
   readonly isLoopback: boolean
-  /** The rate limit of tokens that have no limit of their own. */
+  /** The rate limit of tokens that have no limit of their own. Null for no limit. */
   readonly rate: Rate | null
 }
 
@@ -174,7 +174,7 @@ export function checkTopic({ topicPrefix }: Access, topic: string): void {
     })
 }
 
-/** Returns the topics that the caller may see. */
+/** Returns the topics that the caller may see: all topics, or only topics with the token's topic prefix. */
 export function seenBy(access: Access | null, topics: readonly string[]): string[] {
   const prefix = access?.topicPrefix ?? null
   return topics.filter((topic) => prefix === null || topic.startsWith(prefix))

@@ -1,5 +1,6 @@
 /**
- * Reads request bodies. A JSON body has a size limit and a timeout. An NDJSON body is passed on as a stream of lines.
+ * Reads request bodies. A JSON body has a size limit and a timeout. An NDJSON body is passed on as a stream of bytes,
+ * which bulk-schedule.ts splits into lines.
  */
 import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'

@@ -78,7 +78,8 @@ class LineReader {
   }
 
   /**
-   * Decodes the whole block at once if it is valid UTF-8. Otherwise decodes line by line, to find the invalid lines.
+   * Decodes the whole block at once if it is valid UTF-8 and too short to have a line over the limit. Otherwise decodes
+   * line by line, to find the lines with a problem.
    */
   #pushAll(lines: Line[], block: Buffer): void {
     if (block.length <= this.#lineBytesMax && isUtf8(block)) {

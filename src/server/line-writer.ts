@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 
-/** Lines are buffered up to this length and then written at once. */
+/** Lines are buffered up to this length and then written together. */
 const WRITE_LENGTH = 32 * 1_024
 
 /**

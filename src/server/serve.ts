@@ -21,7 +21,7 @@ export interface ServeOptions extends StoreOptions {
   readonly port?: number | undefined
   /** An access token with the scope 'admin' that is not stored. Use it to create the first stored tokens. */
   readonly adminToken?: string | undefined
-  /** The rate limit of each token that has no limit of its own. */
+  /** The rate limit of each token that has no limit of its own. By default there is no limit. */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
   /** The maximum size of a JSON body; 16 MiB by default. NDJSON streams are not limited. */
   readonly bodyBytesMax?: number | undefined

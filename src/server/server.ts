@@ -45,7 +45,7 @@ export interface ServerOptions {
   readonly logger: FastifyBaseLogger
   /** True if the server listens only on loopback. Then no token is needed until the first token exists. */
   readonly isLoopback: boolean
-  /** The rate limit of tokens that have no limit of their own. */
+  /** The rate limit of tokens that have no limit of their own. Null for no limit. */
   readonly rate: Rate | null
   readonly bodyBytesMax: number
 }

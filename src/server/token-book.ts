@@ -1,7 +1,7 @@
 /**
  * The access tokens of a cluster. A token is `tocsin_<id>_<secret>`. The id finds the record of the token, and the
- * SHA-256 hash of the token verifies it. Only the hash is stored, on the board. All servers therefore share the tokens,
- * and someone who reads the board gets no access.
+ * SHA-256 hash of the token verifies it. Only the hash is stored, on the board. So all servers share the tokens, and a
+ * reader of the board gets no access.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Board } from '../board.ts'
@@ -79,7 +79,8 @@ export class TokenBook {
     const known = this.#fixed?.id === id ? this.#fixed : id === undefined ? undefined : this.#records.get(id)
     const record = known ?? this.#fixed ?? undefined
     const digest = record === undefined ? NO_DIGEST : Buffer.from(record.hash, 'hex')
-    // Compare also if the id is unknown: the response time must not reveal which ids exist.
+    // Always compare, because the response time must not reveal which ids exist. A token without a known id is compared
+    // with the admin token, which may be any text, or with NO_DIGEST if there is no admin token.
     const isSame = timingSafeEqual(digest, sha256(token))
     if (!isSame || record === undefined) return null
     return record.expiresMs !== null && record.expiresMs <= this.#clock.now() ? null : record
@@ -113,8 +114,8 @@ export class TokenBook {
   }
 
   /**
-   * Creates a token with the same rights. The old token expires after `overlapMs`, so that clients have time to change
-   * to the new token.
+   * Creates a token with the same rights and the same lifetime. The old token expires after `overlapMs`, or earlier if
+   * it would expire earlier anyway. So clients have time to change to the new token.
    */
   async rotate(id: string, overlapMs: number): Promise<{ record: AccessToken; token: string }> {
     const old = await this.#known(id)

@@ -20,7 +20,10 @@ const OPTIONS = {
   verbose: true,
 } as const
 
-/** Returns Fastify's compiler of validators. `shared` are the schemas that other schemas refer to by `$id`. */
+/**
+ * Returns the function with which Fastify compiles a schema to a validator. `shared` are the schemas that other schemas
+ * refer to by `$id`.
+ */
 export function validatorCompiler(shared: readonly object[]): FastifySchemaCompiler<object> {
   const bodies = new Ajv2020({ ...OPTIONS, coerceTypes: false })
   const urls = new Ajv2020({ ...OPTIONS, coerceTypes: true })

@@ -74,7 +74,11 @@ async function mendOrphaned(parts: AuditParts, topic: string): Promise<number> {
   return orphaned
 }
 
-/** Waits until the hints of earlier commits are written. The ledger answers an empty write after all earlier writes. */
+/**
+ * Waits for hints of earlier commits that are still being written, so that they do not count as missing or orphaned.
+ * SQLite answers the empty write after all earlier writes. PostgreSQL answers it at once, so there the wait is only one
+ * turn of the event loop.
+ */
 async function allTold({ ledger, clock }: AuditParts, topic: string): Promise<void> {
   await ledger.cancel(topic, [])
   await clock.turn()

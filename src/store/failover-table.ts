@@ -22,8 +22,8 @@ export interface Outages {
   onAway(spare: HintTable, error: unknown): void
   /**
    * Called when the shared table answers again. The callee fills the table, because its hints may be outdated or gone.
-   * The table does not ring before the promise resolves. `untold` are the topics that this process wrote to during the
-   * outage, including topics that this process does not consume.
+   * The table does not ring before the promise resolves. `untold` are the topics whose hints this process could not
+   * write to the shared table. They include topics that this process does not consume.
    */
   onBack(untold: readonly string[]): Promise<void>
   /** Called when the shared table rings again. */
@@ -80,7 +80,10 @@ export class FailoverTable implements HintTable {
     return this.#ring((table) => table.look(at))
   }
 
-  /** Tries both tables, because the claim may come from either table. The other table answers 'stale'. */
+  /**
+   * Tries the spare table first, then the shared table, because the claim may come from either table. A table that did
+   * not make the claim answers 'stale'.
+   */
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
     const spared = await this.#spare?.extend(at, req, leaseMs)
     return spared === 'extended' ? spared : this.#tell('stale', (shared) => shared.extend(at, req, leaseMs))
@@ -175,7 +178,10 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Runs `work` on the shared table. Returns `otherwise` during an outage, after which the table is filled again. */
+  /**
+   * Runs `work`, a write, on the shared table. If the table is unreachable, skips the write and returns `otherwise`:
+   * after the outage, the table is filled from the ledger.
+   */
   async #tell<T>(otherwise: T, work: (shared: HintTable) => Promise<T>): Promise<T> {
     if (this.#spare !== null && !this.#isReturning) return otherwise
     try {
@@ -186,7 +192,10 @@ export class FailoverTable implements HintTable {
     }
   }
 
-  /** Enters the state AWAY and returns true if the error is an outage of the shared table. Otherwise returns false. */
+  /**
+   * Enters the state AWAY and returns true if the error is an outage of the shared table. Returns false for any other
+   * error, and after `close`.
+   */
   notice(error: unknown): boolean {
     if (!isOutage(error) || this.#stop.signal.aborted) return false
     this.#isReturning = false

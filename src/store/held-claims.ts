@@ -34,13 +34,16 @@ export interface StoreClaim {
    */
   isParted: boolean
   /**
-   * Until this time of the monotonic clock, no other process can claim the keys. Earlier than `leaseEndMs`: one lease
-   * after the call to the ledger, not after the ledger's answer.
+   * Until this time of the monotonic clock, no other process can claim the keys. This time is one lease after the call
+   * to the ledger. `leaseEndMs` is later: one lease after the ledger's answer.
    */
   sureUntilMs: number
   /** Keys that could not be extended with the other keys. Each value cancels the timer that fences the lease holder. */
   readonly behind: Map<string, () => void>
-  /** Keys that the transaction of their own handler has locked. No other process can claim these keys. */
+  /**
+   * Keys that the transaction of their own handler has locked. No other process can claim these keys, so the handler is
+   * not fenced.
+   */
   readonly ownLocks: Set<string>
   /** The number of extend calls under way. */
   extending: number
@@ -48,7 +51,7 @@ export interface StoreClaim {
   isHandedOut: boolean
 }
 
-/** Callbacks for a single key of a claim whose lease ends earlier than the leases of the other keys. */
+/** Callbacks for a single key whose lease ends earlier than the leases of the other keys of its claim. */
 export interface Doubts {
   /**
    * Called when a key was not extended with the other keys: its lease ends at `endMs`, by the monotonic clock. Called
@@ -83,7 +86,10 @@ export class HeldClaims {
     return this.#stamps.take(at, stamp, req, this.#clock.monotonicNow(), leaseMs)
   }
 
-  /** Adds a claim after the ledger's answer. Its lease began between the call to the ledger (`askedMs`) and now. */
+  /**
+   * Adds a claim after the ledger's answer. The lease began between the call to the ledger (`askedMs`) and now. If the
+   * ledger granted no key, adds nothing and releases the stamp.
+   */
   add(
     at: CellAddress,
     req: string,
@@ -152,8 +158,8 @@ export class HeldClaims {
   }
 
   /**
-   * Records the answers to an extension of some keys. The leases of the other keys do not change. Returns true if all
-   * keys of the claim were extended, now and in every earlier call.
+   * Records the answers to an extension of some keys. The leases of the other keys do not change. Returns true if the
+   * caller must also extend the claim in the hint table: all keys were extended, now and in every earlier call.
    */
   extendedKeys(
     claim: StoreClaim,
@@ -188,7 +194,7 @@ export class HeldClaims {
     })
   }
 
-  /** Returns when the first lease of the cell ends. Null if no claim is held. Skips claims that are being extended. */
+  /** Returns when the first lease of the cell ends; null if there is none. Ignores claims that are being extended. */
   nextEndMs(at: CellAddress): number | null {
     let endMs = Number.POSITIVE_INFINITY
     for (const claim of this.#byCell.get(cellName(at)) ?? [])
@@ -196,7 +202,9 @@ export class HeldClaims {
     return finiteOrNull(endMs)
   }
 
-  /** Records that the transaction of a handler has locked the handler's own task, or has ended. */
+  /**
+   * Records that a handler's transaction has locked the handler's own task, or (`isLocked` false) that it has ended.
+   */
   ownLock(at: CellAddress, stamp: number, key: string, isLocked: boolean): void {
     for (const claim of this.#byCell.get(cellName(at)) ?? []) {
       if (claim.stamp !== stamp) continue

@@ -7,7 +7,7 @@ import type { TopicFillers } from './topic-fillers.ts'
 const DONE = { kind: 'done' } as const
 const RETURN = { kind: 'return' } as const
 
-/** The maximum number of hints under way to a shared table. Above this number, callers have to wait. */
+/** If more than this number of hints are being written to a shared table, callers wait for their writes. */
 const UNDER_WAY_MAX = 50_000
 
 interface Written {
@@ -36,7 +36,7 @@ export class HintWriter {
     this.#parts = parts
   }
 
-  /** Resolves when no write is under way. */
+  /** Resolves when all writes that `onTheWay` took over have ended. */
   async drained(): Promise<void> {
     await Promise.all(this.#underWay)
   }
@@ -55,7 +55,7 @@ export class HintWriter {
     await this.onTheWay(near.length + far.length, this.#putOrDrop(topic, near, far))
   }
 
-  /** Starts the writes of these hints: puts hints that ring soon into the table, and drops hints that ring later. */
+  /** Starts to put hints that ring soon into the table, and to drop hints that ring later. Returns these writes. */
   putting(topic: string, hints: readonly Hint[]): Promise<unknown>[] {
     const near = hints.filter((hint) => this.isNear(topic, hint))
     const isNear = new Set(near)
@@ -67,8 +67,9 @@ export class HintWriter {
   }
 
   /**
-   * Waits for writes that were started: `tellings`, with `count` hints. Does not wait for a shared table, unless too
-   * many hints are under way. `drained` waits for those.
+   * Takes over writes that the caller has started: `tellings`, with `count` hints. If the table is in this process,
+   * waits for the writes. If the table is shared, returns at once, unless more than `UNDER_WAY_MAX` hints are being
+   * written. `drained` waits for the writes that go on after the return.
    */
   async onTheWay(count: number, tellings: readonly Promise<unknown>[]): Promise<void> {
     if (tellings.length === 0) return
@@ -83,7 +84,7 @@ export class HintWriter {
     if (this.#underWayCount > UNDER_WAY_MAX) await done
   }
 
-  /** Returns true if the table needs hints of the topic: it is shared, or this process consumes the topic. */
+  /** Returns true if the table needs hints of the topic: the table is shared, or this process consumes the topic. */
   isRungHere(topic: string): boolean {
     return this.#parts.table.isShared || this.#parts.topicFillers.has(topic)
   }
@@ -134,8 +135,8 @@ export class HintWriter {
 
   /**
    * Makes tasks that a client returned ring again at once. `settled` does this only for hints that are claimed in the
-   * table. After an extension of single keys, a hint may not be claimed in the table any more: it waits, and would ring
-   * only at the end of the extended lease.
+   * table. But if the client extended single keys, the table's lease may have ended earlier than the ledger's. Then the
+   * hint waits in the table, and would ring only at the end of the extended lease.
    */
   async returned(
     topic: string,
@@ -157,9 +158,10 @@ export class HintWriter {
   }
 }
 
-/** Returns how the table has to settle the claim of a key. This follows from the ledger's answer to the settlement. */
+/** Returns the settlement for the hint table, after the ledger has answered the caller's settlement of a key. */
 function afterwards({ key, stamp, outcome }: Settlement, settled: LedgerSettled | undefined): Settlement {
-  // If the answer is 'stale', the task may have changed. So the key rings again, and the ledger decides.
+  // Normally the hint is removed (DONE). It rings again (RETURN) if the caller returned the task. It also rings again
+  // if the ledger answered 'stale': the task may have changed, so the ledger has to decide on a new claim.
   const isBack = settled?.answer !== 'settled' || (outcome.kind === 'return' && settled.hint !== null)
   return { key, stamp, outcome: isBack ? RETURN : DONE }
 }

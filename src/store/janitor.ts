@@ -4,11 +4,15 @@ import type { Ledger } from '../ledger.ts'
 import { Periodic } from '../lib/periodic.ts'
 
 const STEP_MS = 60_000
-/** How long dead tasks are kept, and the maximum number of dead tasks per topic. */
+/** How long dead tasks are kept. */
 const DEAD_MS = 30 * 24 * 3_600_000
+/** The maximum number of dead tasks per topic. */
 const DEAD_MAX = 1_000_000
 
-/** Deletes ended tasks after their retention time, and old dead tasks, in small batches. So the ledger stays small. */
+/**
+ * Keeps the ledger small. Every minute, it deletes ended tasks whose retention time is over, and dead tasks that are
+ * too old or too many. It deletes in small batches, and lets the event loop turn after each batch.
+ */
 export class Janitor {
   readonly #ledger: Ledger
   readonly #clock: Clock

@@ -31,7 +31,7 @@ export class Leases {
     this.#parts = parts
   }
 
-  /** Extends all tasks of a claim of this process. */
+  /** Extends the leases of all tasks of a claim of this process. Returns 'stale' if no task is held any more. */
   async extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'> {
     const { ledger, clock, held, table, hintWriter } = this.#parts
     const claim = held.of(at, req)
@@ -46,7 +46,8 @@ export class Leases {
     if (answers.every((answer) => answer === 'stale')) return 'stale'
     const keys = places.map(({ key }) => key)
     held.extended(claim, keys, answers, askedMs, leaseMs)
-    // Another transaction has locked the tasks. The claim is still held: the caller retries until the lease ends.
+    // No task was extended, because transactions have locked the tasks that are still held. The caller retries until
+    // the lease ends.
     if (!answers.includes('extended'))
       throw new TocsinError(
         'ledger-unavailable',
@@ -85,7 +86,7 @@ export class Leases {
   /**
    * Marks tasks as handed out to a client. The client may settle a task through another process, which does not update
    * the hint table of this process. The table would then keep the key claimed until its lease ends, although the task
-   * waits again. So a table of this process removes the key, and polling the ledger adds it again.
+   * waits again. So a table that is filled by polling removes the key now, and a later poll adds the key again.
    */
   async handOut(at: CellAddress, stamp: number, keys: readonly string[]): Promise<void> {
     const { held, topicFillers, table, hintWriter } = this.#parts
@@ -97,7 +98,8 @@ export class Leases {
 
   /**
    * Settles claims in the ledger, then in the table. If the process dies in between, the key rings once more, and the
-   * ledger refuses the claim.
+   * ledger decides again. `session` identifies the process that made the claims. It comes from the token of an HTTP
+   * client. Null for claims that a consumer in this process made.
    */
   async settle(
     at: CellAddress,

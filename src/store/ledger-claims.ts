@@ -61,7 +61,8 @@ export class LedgerClaims {
       await hintWriter.told(table.settle(at, settlements))
       return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
     }
-    // If the call fails or its answer is lost, the caller retries with the same request id, and so with the same token.
+    // If the call fails or its answer is lost, the caller retries with the same request id. The table then returns the
+    // same stamp, so the ledger recognises the retry.
     const verdicts = await ledger.claim(
       at.topic,
       { stamp, leaseMs, nowMs, alone: from === 'suspects' },
@@ -142,7 +143,10 @@ export class LedgerClaims {
     return { rescued, poisoned }
   }
 
-  /** Returns the time until the first lease of this process in the cell ends. Without a lease, returns `inTableMs`. */
+  /**
+   * Returns the time until the first lease of this process in the cell ends. If this process holds no lease in the
+   * cell, returns `inTableMs`: the hint table's answer, null if the table has no lease in the cell either.
+   */
   #leaseEndInMs(at: CellAddress, inTableMs: number | null): number | null {
     const { held, clock } = this.#parts
     const endMs = held.nextEndMs(at)

@@ -47,7 +47,7 @@ import { StoreTransactions } from './store-transactions.ts'
 export interface LedgerStoreParts {
   readonly ledger: Ledger
   readonly table: HintTable
-  /** Makes a hint table in this process, the fallback while the shared hint table is unreachable. */
+  /** Makes the fallback while `table` is unreachable: a hint table in this process. Absent if `table` is not shared. */
   readonly makeSpare?: () => HintTable
   readonly clock: Clock
   readonly random: Random
@@ -269,7 +269,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#table.nowMs()
   }
 
-  /** Also starts to fill the hint table, because a process that watches a topic consumes it. */
+  /** Adds the watcher, and starts to fill the hint table: a process that watches a topic consumes the topic. */
   watch(topic: string, watcher: Watcher): () => void {
     if (!this.#isClosed) this.#topicFillers.begin(topic)
     const watchers = this.#watchers.get(topic) ?? new Set()

@@ -8,16 +8,19 @@ import { Periodic } from '../lib/periodic.ts'
 
 /** The number of hints per page. */
 const PAGE = 1_000
-/** The same for a shared table. Larger pages save calls: a page takes up to 64 calls to the server, one per cell. */
+/**
+ * The page size for a shared table. A page takes up to 64 calls to the server, one per cell: large pages save calls.
+ */
 const SHARED_PAGE = 8_000
 /** The interval between two steps. Each step checks whether there are hints to load. */
 const STEP_MS = 1_000
 
 /**
- * How far beyond the window (the next `residentMs`) a writer still puts hints into a shared table. Without this margin,
- * both sides could miss a hint. A load in another process does not see a write that commits after the load began. The
- * writer skips the hint if the load's window ends later than the writer's window, and the task rings in between. The
- * margin is longer than any write takes.
+ * How far beyond the window (the next `residentMs`) a writer still puts hints into a shared table. The margin is needed
+ * because every process estimates the ledger's clock, so the windows of two processes end at slightly different times.
+ * Example: a load in one process covers tasks until 12:00:01. Then another process, whose window ends at 12:00:00,
+ * commits a task that rings in between. The load began too early to see the task, and without the margin the writer
+ * would skip its hint. An estimate is behind by the latency of a call, and the margin is longer than any call takes.
  */
 const OVERLAP_MS = 30_000
 
@@ -29,7 +32,7 @@ export interface Filler {
   stop(): Promise<void>
   /** Returns true if the hint rings soon enough to be in the table. */
   includes(hint: Hint): boolean
-  /** The table has the hint of every task that rings before this time. */
+  /** The table has the hint of every task that rings before this time. -Infinity before anything was loaded. */
   readonly loadedUntilMs: number
   /** Continues loading at once if the table was full. Called when the table may have room again. */
   nudge(): void
@@ -58,9 +61,10 @@ export class Loader implements Filler {
   /** True if hints before the shared frontier may be missing. Then all hints are loaded from the beginning. */
   #isDoubtful = false
   /**
-   * While a load runs, the latest ring time that it reads. The load misses tasks that are written behind its read
-   * position. So after a write, the HintWriter puts every hint that rings by this time into the table. Infinity before
-   * the first load, -Infinity between loads.
+   * While a load runs, the latest ring time that it reads. Only used if the table is in this process. The load misses
+   * tasks that are written behind its read position. So after a write, the HintWriter puts every hint that rings by
+   * this time into the table. Infinity before the first load: every hint is put. -Infinity between loads: only hints up
+   * to the frontier are put.
    */
   #readingUntilMs = Number.POSITIVE_INFINITY
   #stepping: Promise<void> | null = null

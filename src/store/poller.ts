@@ -9,7 +9,10 @@ import { Periodic } from '../lib/periodic.ts'
 const STEP_MS = 1_000
 /** A poll loads tasks that ring within this time. It is longer than the interval, so that polls overlap. */
 const AHEAD_MS = 2_000
-/** A pass reads all pages, if necessary in several polls. If a pass takes longer than this time, a new pass begins. */
+/**
+ * A pass reads all pages, if necessary in several polls. It misses tasks that are written behind its read position. So
+ * if a pass takes longer than this time, a new pass begins.
+ */
 const ROUND_MS = 5_000
 
 /**

@@ -1,6 +1,6 @@
 import type { CellAddress } from '../timetable.ts'
 
-/** The maximum time from sending a claim to the ledger until the claim takes effect there, and its lease begins. */
+/** The maximum time from the call to the ledger until the claim takes effect in the ledger, where its lease begins. */
 const LATE_MS = 60_000
 
 interface Use {
@@ -20,7 +20,10 @@ interface Use {
 export class Stamps {
   readonly #uses = new Map<string, Use>()
 
-  /** Reserves the stamp. Returns when the claim was first sent, or null if another claim may use the stamp. */
+  /**
+   * Reserves the stamp for the claim `req`, or renews its reservation. Returns the time when the claim was first sent
+   * to the ledger. Returns null if the stamp is reserved for another claim.
+   */
   take(at: CellAddress, stamp: number, req: string, nowMs: number, leaseMs: number): number | null {
     this.#forgetOld(nowMs)
     const name = nameOf(at, stamp)

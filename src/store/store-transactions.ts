@@ -30,7 +30,10 @@ export class StoreTransactions {
     this.#parts = parts
   }
 
-  /** Throws 'ledger-required' if the ledger cannot keep a transaction open while a handler runs. */
+  /**
+   * Returns the function that runs a handler in a transaction. Throws 'ledger-required' if the ledger cannot keep a
+   * transaction open while a handler runs.
+   */
   forHandlers(): Transact {
     const { ledger } = this.#parts
     const transact = ledger.transact?.bind(ledger)
@@ -44,7 +47,8 @@ export class StoreTransactions {
 
   within(tx: unknown): StoreTransaction {
     const transaction = this.#parts.ledger.within(tx)
-    // Registers the written places with `transactionWatch`. A synchronous ledger has already written at this time.
+    // Registers the written places with `transactionWatch`, unless `ended` is null: then the ledger reports committed
+    // writes itself (commit feed). A synchronous ledger has already written when `one` is called.
     const one = <T>(topic: string, places: readonly Place[], answers: Promise<T>): Promise<T> => {
       if (transaction.ended !== null)
         this.#parts.transactionWatch.follow(tx as object, transaction.ended, topic, places)
@@ -73,7 +77,7 @@ export class StoreTransactions {
 
   /**
    * Runs a handler in a transaction, and updates the table after the commit. If the process dies in between, the keys
-   * ring once more, and the ledger refuses the claims.
+   * ring once more, and the ledger decides again. Returns whether the transaction committed.
    */
   async #transact(
     transact: TransactHandler,

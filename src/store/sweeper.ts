@@ -51,8 +51,8 @@ export class Sweeper {
   }
 
   async step(): Promise<void> {
-    // First let the loader load the hints that are due, so that they do not count as lost. Then check only hints that
-    // the loader should have loaded. If the loader fails, check all overdue hints.
+    // First let the loader load the hints that are due, so that they do not count as lost. If this succeeds, check only
+    // hints that the loader should have loaded. If it fails, check all overdue hints.
     const isLoaded = await this.#loader.catchUp().then(
       () => true,
       () => false,

@@ -27,7 +27,10 @@ interface Jobs {
   readonly filler: Filler
   /** Undefined if `filler` is a Poller: every poll finds all overdue tasks, so a sweeper is not necessary. */
   readonly sweeper?: Sweeper
-  /** Undefined if the ledger is not shared: then the TransactionWatch follows callers' transactions. */
+  /**
+   * Reads the places that callers wrote in their own transactions. Undefined if the ledger is not shared: then the
+   * TransactionWatch of this process waits for the end of these transactions.
+   */
   reader?: CommitFeed
   /** Fills the spare table while the shared table is unreachable. Undefined at other times. */
   poller?: Poller
@@ -61,7 +64,7 @@ export class TopicFillers {
     return this.#byTopic.get(topic)?.filler
   }
 
-  /** Returns the number of tasks that the sweeper has put back since the process started. */
+  /** Returns how many lost hints of the topic the sweeper has put back since this process started. */
   rescuedOf(topic: string): number {
     return this.#rescued.get(topic) ?? 0
   }
@@ -105,7 +108,10 @@ export class TopicFillers {
     }
   }
 
-  /** Fills the shared table from the ledger again. `others` are topics that this process only writes to. */
+  /**
+   * Fills the shared table from the ledger again, after an outage: all topics that this process consumes, and `others`,
+   * the topics that this process wrote to during the outage.
+   */
   async reconcile(others: readonly string[]): Promise<void> {
     for (const { filler } of this.#byTopic.values()) if (filler instanceof Loader) await filler.reconcile()
     for (const topic of others) if (!this.has(topic)) await this.#loader(topic).reconcile()
@@ -156,14 +162,17 @@ export class TopicFillers {
     return new Poller(topic, ledger, table, clock, (error) => onError('poll', error))
   }
 
-  /** Polls at once. Called when the cells that this process pulls have changed. */
+  /** Polls the ledger at once, if a Poller fills the topic. Called when this process pulls other cells than before. */
   pollNow(topic: string): void {
     const jobs = this.#byTopic.get(topic)
     if (jobs?.filler instanceof Poller) jobs.filler.pollNow()
     jobs?.poller?.pollNow()
   }
 
-  /** Polls at once. Called when a process wrote a task that rings soon. */
+  /**
+   * Polls the ledger and reads the commit feed at once. Called when a process wrote a task of the topic that rings
+   * soon. With null, any topic may have such a task.
+   */
   #onNear(topic: string | null): void {
     for (const [name, { filler, reader, poller }] of this.#byTopic) {
       if (topic !== null && topic !== name) continue

@@ -1,6 +1,6 @@
 import type { Place } from '../timetable.ts'
 
-/** Resolves when a transaction has ended, or as soon as `isPointless` returns true. */
+/** Resolves when a transaction has ended, or as soon as `isPointless` returns true, because the store is closing. */
 type Ended = (isPointless: () => boolean) => Promise<void>
 
 /** The places that a caller's transaction wrote, by topic and key. */

@@ -30,8 +30,8 @@ export interface TopicConfig {
   /** How long a handler may run before the attempt counts as failed. 5m by default. */
   readonly timeout?: Duration | undefined
   /**
-   * Ring times are rounded up to a multiple of this duration, so that tasks of one prefix are in one batch. By default,
-   * ring times are not rounded.
+   * Ring times are rounded up to a multiple of this duration, so that tasks of one prefix ring at the same time and
+   * come in one batch. By default, ring times are not rounded.
    */
   readonly merge?: Duration | undefined
   /** With a ledger, how long before its time a task is loaded into the timetable. 1h by default. */
@@ -39,9 +39,15 @@ export interface TopicConfig {
   /** With a ledger, how long ended tasks are kept. 1w by default. */
   readonly retention?: Duration | undefined
   readonly retry?: RetryConfig | undefined
-  /** At most `limit` tasks are claimed in any span of `per`. By default there is no limit. */
+  /**
+   * All nodes together claim at most `limit` tasks in any span of `per`; on average only, if `limit` is below the
+   * number of slots. By default there is no limit.
+   */
   readonly rate?: { readonly limit: number; readonly per: Duration } | undefined
-  /** What happens to a task that is claimed more than `after` past its time. By default the task fires. */
+  /**
+   * What happens to a task that is claimed more than `after` past its time: 'fire' delivers it, 'drop' ends it as
+   * obsolete, 'dead' makes it dead. By default the task fires.
+   */
   readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
   /** The target lateness of the topic. A task that fires later emits a 'late' event. By default there is no target. */
   readonly objective?: { readonly p99: Duration } | undefined
@@ -71,7 +77,9 @@ export interface ConfigView {
   readonly paused: boolean
 }
 
-/** The effective configuration, with durations in ms. */
+/**
+ * The effective configuration, with durations in ms. `rate`, `late` and `objectiveP99Ms` are null if they are not set.
+ */
 export interface Settings {
   readonly slots: number
   readonly slotBy: SlotBy
@@ -158,7 +166,7 @@ export function effectiveConfig(code: TopicConfig, live: TopicConfig): TopicConf
   return layered(layered(DEFAULT_CONFIG, code), live)
 }
 
-/** Returns the fields of the code whose values are not in force. */
+/** Returns the fields whose value in the code differs from the effective value. */
 export function driftOf(
   code: TopicConfig,
   effective: TopicConfig,

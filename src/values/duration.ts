@@ -54,7 +54,7 @@ function hintFor(value: unknown): string {
   return "use milliseconds (90000) or text like '250ms', '30s', '1h30m', '7d', '2w'"
 }
 
-/** Returns the shortest text that `durationMs` parses to the same number. */
+/** Returns text that `durationMs` parses to the same number. Uses the largest units: '1m30s', not '90s'. */
 export function durationText(ms: number): string {
   if (ms === 0) return '0ms'
   let left = ms

@@ -14,8 +14,8 @@ interface Listed extends ListPosition {
 }
 
 export function positionOf({ ringMs, failures, key, state, generation = 0 }: Listed): ListPosition {
-  // Ended tasks are ordered by the time of their end, not by failures. Several tasks of one key may have ended in the
-  // same millisecond, so their generation takes the place of failures.
+  // `ringMs` of an ended task is the time of its end. Several tasks of one key may have ended in the same millisecond.
+  // So for ended tasks, the generation takes the place of the failures.
   const isLive = state === 'pending' || state === 'claimed'
   return { ringMs, failures: isLive ? failures : generation, key }
 }

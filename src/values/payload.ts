@@ -11,7 +11,8 @@ export const PAYLOAD_DEPTH_MAX = 100
 const TOO_DEEP = `it is nested more than ${PAYLOAD_DEPTH_MAX} levels deep`
 
 /**
- * Returns the JSON text that is stored for a payload. Throws if JSON cannot represent the value. Handlers get the
+ * Returns the JSON text that is stored for a payload. Throws if JSON.stringify cannot convert the value (a cycle, a
+ * BigInt, undefined), or if the text is too large, is nested too deep, or has a key '__proto__'. Handlers get the
  * values as JSON converts them: null for NaN, text for a Date.
  */
 export function encodePayload(payload: unknown, field = 'payload'): string {

@@ -8,15 +8,18 @@ export const LOSSES_OF_A_SUSPECT = 2
 
 /**
  * The rescued tasks of a claim ring again at different times, spread over `RESCUE_SPREAD_MS` · 2^losses. So a task that
- * crashed a process is not in one batch with the same tasks again. The exponent is limited: from the second loss on a
- * task runs alone, and a longer delay would only make it late.
+ * crashed a process is not in one batch with the same tasks again. `RESCUE_DOUBLINGS_MAX` limits the exponent: after
+ * two losses a task runs alone, and a longer delay would only make it late.
  */
 export const RESCUE_SPREAD_MS = 1_000
 export const RESCUE_DOUBLINGS_MAX = 4
 
 const GOLDEN = 0.6180339887498949
 
-/** Returns the next fraction. Steps by the golden ratio, from a random start, keep the tasks of a batch far apart. */
+/**
+ * Returns the `spread` of the next rescued task, a fraction from 0 to 1. Steps by the golden ratio, from a random
+ * start, keep the tasks of a batch far apart.
+ */
 export function nextSpread(spread: number): number {
   return (spread + GOLDEN) % 1
 }

@@ -10,7 +10,7 @@ export interface RetryPolicy {
 
 /** Returns the wait after a failed attempt. `failures` counts that attempt too. `fraction` is random, 0 ≤ x < 1. */
 export function backoffMs(policy: RetryPolicy, failures: number, fraction: number): number {
-  // Limit the exponent, because 2^999 · minMs could be Infinity. 2^60 ms is longer than any maxMs.
+  // Limit the exponent, so that minMs * growth stays finite. 2^60 ms is longer than any maxMs.
   const growth = policy.backoff === 'fixed' ? 1 : 2 ** Math.min(failures - 1, 60)
   const plainMs = Math.min(policy.minMs * growth, policy.maxMs)
   return Math.round(plainMs * (1 + policy.jitter * (2 * fraction - 1)))

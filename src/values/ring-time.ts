@@ -2,7 +2,10 @@ import { describeValue, TocsinError } from '../errors.ts'
 import { durationMs } from './duration.ts'
 import { instantMs, LAST_INSTANT_MS } from './instant.ts'
 
-/** 'at' and 'delay' set a new ring time. 'shift' moves a task relative to its current ring time. */
+/**
+ * When a task rings. `ms` is an instant ('at'), a time from now ('delay'), or a change of the current ring time
+ * ('shift', negative for earlier).
+ */
 export interface RingTime {
   readonly kind: 'at' | 'delay' | 'shift'
   readonly ms: number

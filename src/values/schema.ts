@@ -27,8 +27,8 @@ export function checkAgainst(schema: StandardSchemaV1 | null, body: string): voi
 }
 
 /**
- * Returns the parsed payload, or a problem if the schema refuses the payload. Never throws: if the schema throws or
- * returns an invalid result, this counts as a refusal. On delivery, a refused task is dead and keeps its payload.
+ * Returns the parsed payload, or a problem if the schema refuses the payload. If the schema throws, or returns an
+ * invalid result, this counts as a refusal. On delivery, a refused task is dead and keeps its payload.
  */
 export function decodeBody<Out>(
   schema: StandardSchemaV1<unknown, Out> | null,
