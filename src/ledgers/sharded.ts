@@ -38,7 +38,10 @@ import type { Frontier, Hint } from '../hint-table.ts'
  */
 export class ShardedLedger implements Ledger {
   readonly isShared = true
-  /** Null because the tasks of a batch may be in several databases, and a transaction belongs to one database. */
+  /**
+   * Null: no handler can run in a transaction of this ledger. The tasks that a handler gets in one call may be in
+   * several databases, and a transaction belongs to one database.
+   */
   readonly transact = null
   readonly #shards: readonly Ledger[]
 

@@ -17,8 +17,8 @@ import { toTocsinError } from './driver-errors.ts'
 import { type BeatRow, BOARD, type RecordRow } from './statements/board.ts'
 
 /**
- * The board of many processes, in the ledger's database. Each statement is a transaction of its own, so the board works
- * behind every connection pooler.
+ * The board of many processes, in the ledger's database. Each statement is a transaction of its own, so all calls
+ * except `listen` work behind every connection pooler.
  */
 export class PostgresBoard implements Board {
   readonly isShared = true

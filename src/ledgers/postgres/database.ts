@@ -91,16 +91,16 @@ export class Database {
   }
 
   /**
-   * Makes later calls use the functions of prepared-steps.ts. Must be called only if these functions exist in the
-   * database.
+   * From now on, sends calls of the functions that prepared-steps.ts has stored in the database, instead of the
+   * statements in these functions. Must be called only if the functions exist.
    */
   useSteps(): void {
     this.#hasSteps = true
   }
 
   /**
-   * Returns the text to send for a statement: a call of its function in prepared-steps.ts, or the statement itself if
-   * it has none or `useSteps` was not called.
+   * Returns the text to send for a statement. If prepared-steps.ts has stored the statement as a function in the
+   * database, and `useSteps` was called, the text is a call of that function. Otherwise it is the statement itself.
    */
   textFor(text: string): string {
     return this.#hasSteps ? asStep(text) : text

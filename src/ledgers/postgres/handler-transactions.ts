@@ -39,8 +39,9 @@ export class HandlerTransactions {
   }
 
   /**
-   * Runs `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns true if it
-   * committed.
+   * Runs `work` in a transaction. Commits if `work` returns true, and rolls back otherwise. Returns whether the
+   * transaction committed. If `signal` aborts while the call waits for a connection, returns false without calling
+   * `work`.
    */
   async run(
     work: (transaction: HandlerTransaction) => Promise<boolean>,

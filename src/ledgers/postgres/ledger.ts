@@ -59,9 +59,9 @@ export interface PostgresParts {
 }
 
 /**
- * The number of parallel statement queues for each topic and each `Batching.way`. The steps of a key always use the
- * same queue, so they keep their order. More queues would mean smaller batches and more statements. The number must be
- * a power of two.
+ * The number of parallel statement queues for each topic and each `way` of a step: write, claim, extend or settle. The
+ * steps of a key with the same way always use the same queue, so they keep their order. More queues would mean smaller
+ * batches and more statements. The number must be a power of two.
  */
 const STATEMENT_QUEUES = 2
 
@@ -87,7 +87,7 @@ export class PostgresLedger implements Ledger {
   readonly #parts: PostgresParts
   readonly #readings: Readings
   #isReadingClock = false
-  /** The cached batch kinds, by topic, kind of step and variant. */
+  /** The cached batch kinds, by topic, kind of step and variant. Steps of one batch kind may share a statement. */
   readonly #kinds = new Map<string, readonly BatchKind<never, unknown>[]>()
 
   constructor(parts: PostgresParts) {

@@ -18,7 +18,7 @@ const ECHO_MS = 2_000
 /**
  * Receives a NOTIFY when any process writes a task that rings soon, or changes the board. The listener has its own
  * connection, which is opened when the first callback is added. Notifications are lost while the connection is down. So
- * after each reconnect, the listener reports a change of every topic and of the board.
+ * after each connect, the listener reports that every topic (`onNear(null)`) and the board may have changed.
  *
  * Behind a pooler in transaction mode, LISTEN never receives anything. To detect this, the process sends a NOTIFY to
  * itself. If that NOTIFY does not arrive, the listener stops, and the ledger falls back to polling.

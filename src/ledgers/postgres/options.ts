@@ -17,7 +17,10 @@ export type PostgresOptions =
       /** The URL: 'postgres://user:password@host:5432/database'. TLS is set as in pg, with '?sslmode=verify-full'. */
       readonly url: string
       readonly pool?: undefined
-      /** The maximum number of connections. 10 by default. */
+      /**
+       * The maximum number of connections in each of two pools: one for Tocsin's own statements, and one for the
+       * transactions of handlers. 10 by default.
+       */
       readonly connections?: number | undefined
       readonly partitions?: number | undefined
     }

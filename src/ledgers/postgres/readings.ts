@@ -41,7 +41,8 @@ export class Readings {
 
   async load(id: number, after: Frontier | null, untilMs: number, limit: number): Promise<Loaded> {
     const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
-    // Callers pass -Infinity for 'from the start' and Infinity for 'no end'. A bigint cannot be infinite.
+    // Callers pass -Infinity for 'from the start' and Infinity for 'no end'. A bigint cannot be infinite, so the
+    // statement gets -1 and LAST_INSTANT_MS instead.
     const values = [
       id,
       Math.max(ringMs, -1),

@@ -1,6 +1,6 @@
 /**
- * Runs the statements of one call, all with the same settings. The runner also applies the deadline and translates
- * errors.
+ * Runs the statements of one call, all with the same settings, and translates errors. On Tocsin's own connections, the
+ * runner also applies a deadline. On the connection of a caller's transaction, it applies none.
  */
 export interface StatementRunner {
   /** Returns the rows, each as a list in the order of the columns. */

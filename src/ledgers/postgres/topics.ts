@@ -52,7 +52,7 @@ export class Topics {
 
   /**
    * Returns the topic for writing new keys. Stores the placing, and makes the stored `slotBy` final. Throws if another
-   * `slotBy` is stored and cannot be replaced.
+   * `slotBy` is stored and is final, or cannot be replaced now because another transaction has locked the row.
    */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)

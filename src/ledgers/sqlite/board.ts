@@ -24,8 +24,8 @@ export interface SqliteBoardParts {
 }
 
 /**
- * The board of a process that uses the file alone. Settings and tokens are stored in the file. Node cards are only in
- * memory, because no other process reads them.
+ * The board of a SQLite ledger, whose file only one Tocsin at a time has open. Settings and tokens are stored in the
+ * file. Node cards are only in memory, because no other process reads them.
  */
 export class SqliteBoard implements Board {
   readonly isShared = false

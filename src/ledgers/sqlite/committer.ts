@@ -30,7 +30,10 @@ export type BoardStepName = keyof BoardSteps
 export type BoardSteps = Pick<Records, 'createRecord' | 'changeRecord'> &
   Pick<Tokens, 'putToken' | 'dropToken'>
 
-/** Runs the steps that write, in the calling thread or in a worker thread. Answers come in the order of the calls. */
+/**
+ * Runs the steps that write, in the calling thread or in a worker thread. Steps take effect, and are answered, in the
+ * order of the calls. Only an error may be reported before the answers to earlier steps.
+ */
 export interface Writer {
   run(step: Step): Promise<unknown>
   /** Resolves when all steps are answered, including steps that are added meanwhile. */
@@ -46,8 +49,8 @@ interface Job {
 
 /**
  * Group commit: the steps of one turn of the event loop share one transaction, and so one wait for the disk. If these
- * steps take too long (HOLD_MS), the rest goes into the next transaction. Steps run in the order of the calls. Steps
- * are answered in the same order, after the commit.
+ * steps take too long (HOLD_MS), the rest goes into the next transaction. Steps run in the order of the calls, and are
+ * answered in this order after the commit. A step that throws is rejected at once; the steps before it run again.
  */
 export class Committer implements Writer {
   readonly #database: Database

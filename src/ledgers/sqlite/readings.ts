@@ -59,7 +59,8 @@ export class Readings {
   load(topicName: string, after: Frontier | null, untilMs: number, limit: number, time: StepTime): Loaded {
     const { ringMs, cell, key } = after ?? { ringMs: -1, cell: 0, key: '' }
     const topic = this.#topicId(topicName)
-    // Callers pass -Infinity for 'from the start'. The statement gets -1 instead, which is before every ring time.
+    // `after` is null, or has a ring time of -Infinity, to load from the start. The statement gets -1 instead, which is
+    // before every ring time.
     const rows = this.#statements.load.all(
       topic,
       Math.max(ringMs, -1),

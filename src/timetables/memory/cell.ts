@@ -1,6 +1,6 @@
 /**
- * One cell of the in-process timetable. It has a method for each transition of the state diagram in task.ts. A method
- * is synchronous, hence atomic. It reads and decides before it writes.
+ * One cell of the in-process timetable. The class has a method for each transition of the state diagram in task.ts.
+ * Every method is synchronous, hence atomic.
  *
  * Tasks become due by the wall clock (`nowMs`), as users expect. Leases end by the monotonic clock (`steadyMs`),
  * because a step of the wall clock must not end leases early.
@@ -227,7 +227,7 @@ export class MemoryCell {
     return entry.tries?.dueMs ?? ringMsOf(this.scoreOf(entry))
   }
 
-  /** Returns the id of a task. Null before its first claim. */
+  /** Returns the id of a task. Null before its first claim; a claim that was settled with 'return' does not count. */
   idOf(entry: Entry): string | null {
     const stamp = entry.tries?.firstStamp ?? entry.claim?.stamp
     return stamp === undefined ? null : taskId(this.topic, entry.key, stamp)

@@ -28,7 +28,10 @@ export class Claims {
     return this.#leases.headScore() <= steadyMs ? this.#leases.head() : undefined
   }
 
-  /** Creates a claim. Stamps grow strictly, even if the clock stands still or steps back. */
+  /**
+   * Creates a claim. Its stamp is the current time, or the last stamp plus 1 if that is greater. So stamps grow even if
+   * the clock stands still or steps back. A claim without tasks is returned, but neither it nor its stamp is stored.
+   */
   hold(
     req: string,
     { members, scores }: Taken,

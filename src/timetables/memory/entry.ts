@@ -1,7 +1,7 @@
 import type { HeapMember } from '../../lib/heap.ts'
 import type { DeadCause, Priority } from '../../task.ts'
 
-/** One live task. Fields that most tasks never use (tries, tags, claim) are null, to save memory. */
+/** One live task or hint. Fields that most waiting tasks do not use (tries, tags, claim) are null, to save memory. */
 export class Entry implements HeapMember {
   readonly key: string
   readonly body: string

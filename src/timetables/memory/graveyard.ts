@@ -1,7 +1,10 @@
 import { CELLS } from '../../values/cell.ts'
 import type { Grave } from './entry.ts'
 
-/** The limits: a million dead tasks per topic, divided evenly among the cells, and 30 days for each. The limits are enforced when a task dies. */
+/**
+ * The limits of dead tasks: a million per topic, divided evenly among the cells, and an age of 30 days. They are
+ * enforced when a task dies.
+ */
 const GRAVES_MAX_PER_CELL = Math.floor(1_000_000 / CELLS)
 const GRAVE_AGE_MAX_MS = 30 * 86_400_000
 

@@ -40,7 +40,10 @@ export class Lanes {
     return ringMsOf(this.#suspects.headScore())
   }
 
-  /** Takes due tasks: first high, then normal, then low priority. */
+  /**
+   * Takes at most `limit` due tasks: first high, then normal, then low priority. With `wholePrefixes`, the limit does
+   * not split tasks with the same prefix and ring time, unless no other task was taken.
+   */
   take(limit: number, nowMs: number, wholePrefixes: boolean): Taken {
     const taken: Taken = { members: [], scores: [] }
     for (const priority of PRIORITIES) {

@@ -31,8 +31,8 @@ import { lastScoreAt, ringMsOf } from './entry.ts'
 import { keysOf, Page, viewOfDead, viewOfLive } from './views.ts'
 
 /**
- * The interval at which consumers poll idle cells. They poll only in case the wall clock steps: a wake is a function
- * call here and cannot be lost.
+ * The interval at which consumers poll idle cells. A poll notices that the wall clock was set. Polling is needed for
+ * nothing else, because a wake is a function call here and cannot be lost.
  */
 const LOOK_MS = 10_000
 

@@ -6,7 +6,8 @@ export interface Listener {
 }
 
 /**
- * The listeners for changes of the board. The connection belongs to Wakes, which subscribes again after each reconnect.
+ * The listeners for changes of the board. The class Wakes (wakes.ts) owns the connection, and calls `subscribe` again
+ * after each reconnect.
  */
 export class BoardListeners {
   readonly #channel: string
@@ -30,7 +31,8 @@ export class BoardListeners {
     if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return
     // A lost connection has no subscriptions to end.
     if (client?.isReady !== true) return
-    // Pass the listener. Without it, the client would also drop a subscription that is made right after this call.
+    // Pass the function `#notify`. Without a function, the client would also drop a subscription that is made right
+    // after this call.
     client.sUnsubscribe(this.#channel, this.#notify).catch(() => {})
   }
 

@@ -140,7 +140,7 @@ function heartbeatOf(id: string, text: string, nowMs: number): Heartbeat {
 /** Parses a topic that `topic_text` of lua/shared/board.lua wrote: version, fixed part, state. */
 function recordOf(text: string): TopicRecord {
   const [version, fixed, state] = lines(text)
-  // Records of older versions have no `declared`.
+  // Topics that older releases of Tocsin wrote have no `declared`.
   const none = { declared: {} }
   return {
     ...(JSON.parse(fixed) as Fixed),

@@ -11,8 +11,8 @@ const RECONNECT_MS_MIN = 50
 const RECONNECT_MS_MAX = 2_000
 
 /**
- * The size of the socket's write buffer. Node's default of 16 KB is less than one call with many tasks, so the calls to
- * 64 cells would be written one by one.
+ * The size of the socket's write buffer. Node's default (16 KB in Node 20, 64 KB since Node 22) is less than one call
+ * with many tasks, so the calls to 64 cells would be written one by one.
  */
 const WRITE_AHEAD_BYTES = 1_048_576
 

@@ -1,10 +1,10 @@
 /** Translates errors of Redis and of its driver into TocsinErrors. */
 import { describeError, TocsinError } from '../../errors.ts'
 
-/** Returns the TocsinError for an error reply: Redis did not run the command, or aborted its script. */
+/** Returns the TocsinError for an error reply: Redis did not run the command, or aborted the script of the call. */
 export function replyError(reply: Error, operation = 'the call'): TocsinError {
   const [word = ''] = reply.message.split(' ', 1)
-  // The script had started. Redis does not roll back the writes that it made before the error.
+  // The script had started. Redis does not roll back the writes that the script made before the error.
   if (SCRIPT_ABORTED.test(reply.message) && !(word in REPLIES))
     return new TocsinError(
       'unknown-outcome',

@@ -61,7 +61,7 @@ export class RedisHintTable implements HintTable {
     return this.#add(places, this.#kinds(topic).has)
   }
 
-  /** Does nothing, because other processes claim from the other cells and need their hints. */
+  /** Does nothing. The table is shared, and the other processes need the hints of the cells that they pull. */
   keepOnly(): void {}
 
   async extent(topic: string): Promise<{ count: number; headMs: number | null }> {

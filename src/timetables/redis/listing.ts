@@ -51,7 +51,10 @@ export async function listPage(source: ListSource, query: ListQuery): Promise<En
   return found.toSorted((a, b) => comparePositions(positionOf(a), positionOf(b))).slice(0, query.limit)
 }
 
-/** Applies all filters to the view, because the task may have changed since it became a candidate. */
+/**
+ * Applies all filters of the query. A candidate need not pass all filters, and its task may have changed since it
+ * became a candidate.
+ */
 function belongs(view: EntryView, { state, tag, prefix, dueFromMs, dueToMs, after }: ListQuery): boolean {
   if (state === null ? view.state === 'dead' : view.state !== state) return false
   if (tag !== null && !view.tags.includes(tag)) return false

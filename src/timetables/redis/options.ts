@@ -4,7 +4,10 @@ import { type Duration, durationMs } from '../../values/duration.ts'
 import { describeValue } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
 
-/** The certificate authority to trust, and the client's own certificate if the server requires one. */
+/**
+ * `ca` is the certificate authority to trust. `cert` and `key` are the client's own certificate, if the server requires
+ * one. `servername` is the name in the server's certificate, if it differs from the host in the URL.
+ */
 export interface RedisTls {
   readonly ca?: string | Buffer | undefined
   readonly cert?: string | Buffer | undefined

@@ -3,8 +3,8 @@ import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 
 /**
- * Waits for replicas to confirm writes (option `waitReplicas`). A WAIT covers all earlier writes of its connection, so
- * all writes that Redis answers during one WAIT share the next WAIT.
+ * Waits for replicas to confirm writes (option `waitReplicas`). A WAIT covers all earlier writes of its connection. So
+ * all writes that are answered before the next WAIT is sent share that WAIT.
  */
 export class Replicas {
   readonly #caller: Caller
@@ -22,7 +22,10 @@ export class Replicas {
     this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 
-  /** Resolves to the same answers, after enough replicas have confirmed the writes. */
+  /**
+   * Resolves to the same answers, after enough replicas have confirmed the writes. Rejects with 'unknown-outcome' if
+   * too few replicas confirm in time.
+   */
   confirmed<A>(answers: Promise<A>): Promise<A> {
     if (this.#wanted === 0) return answers
     return answers.then(async (answer) => {

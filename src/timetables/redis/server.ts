@@ -56,7 +56,8 @@ export async function checkHintServer(
 }
 
 /**
- * Tests the permissions of the user when Redis is opened. Later, a missing permission would abort a script half-way.
+ * Runs a read-only script and SPUBLISH, so that a missing permission for the keys or the channels is reported when
+ * Redis is opened. Later, a missing permission would abort a script half-way.
  */
 async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)
@@ -89,7 +90,7 @@ async function askHello(caller: Caller): Promise<Map<string, string>> {
   )
 }
 
-/** Returns the eviction policy from INFO. Null if INFO does not contain it. */
+/** Returns the eviction policy from INFO. Null if INFO does not contain it, or if this user may not run INFO. */
 async function reportedPolicy(caller: Caller): Promise<string | null> {
   const info = await caller.command(['INFO', 'memory'], 'open').catch(unlessRefused)
   return /^maxmemory_policy:(\S+)/m.exec(String(info))?.[1] ?? null

@@ -102,8 +102,8 @@ export const ringAt = (wanted: string, mergeMs: string): string => `least(greate
     0), ${LAST_INSTANT_MS})`
 
 /**
- * Returns an expression that sends a NOTIFY with the topic's name if the task with the earliest ring time rings within
- * `withinMs`.
+ * Returns an expression that sends a NOTIFY with the topic's name if the earliest ring time is at most `withinMs` from
+ * now. `soonest` is a query for the earliest ring time. If `withinMs` is 0, no NOTIFY is sent.
  */
 export const notifyIfNear = (soonest: string, withinMs: string, topicName: string): string =>
   `(SELECT pg_notify('tocsin', ${topicName})::text FROM t
@@ -111,7 +111,7 @@ export const notifyIfNear = (soonest: string, withinMs: string, topicName: strin
 
 /**
  * Returns the CTE `graves`. The CTE deletes the earlier dead task of a key whose task dies now, because a key has at
- * most one dead task.
+ * most one dead task. `dies` is the condition for the rows of `removed` whose tasks die, beginning with a column name.
  */
 export const graves = (dies: string): string => `graves AS (
     DELETE FROM tocsin.ended e USING removed r

@@ -1,7 +1,7 @@
 /**
  * The statements for the transitions in the state diagram of task.ts. Each statement changes many tasks, with one round
- * trip and one commit. All statements lock their rows in the same order (cell, key), so that two statements cannot
- * deadlock. statements.sql contains their text.
+ * trip and one commit. The statements lock the rows of live tasks in the same order (cell, key), so that two of them
+ * cannot deadlock on these rows. statements.sql contains their text.
  *
  * Some statements also run in a caller's transaction: schedule, cancel and reschedule. They return only types that all
  * drivers parse in the same way: texts, booleans, and numbers other than bigint.

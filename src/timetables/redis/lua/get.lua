@@ -4,8 +4,9 @@
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        '1' to read dead tasks only | '0' to read the live task of each key, or the dead task if there is no live
 --             one; then the keys
--- Reply       now, a list for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score, stamp, body,
---             tries, cause of death
+-- Reply       now, a list for each key: state letter ('p' pending, 'c' claimed, 'd' dead, '' none), score (of a dead
+--             task: time of death in ms * 1000), stamp ('' if not claimed), body, tries ('' for none), cause of death
+--             ('' if not dead)
 -- Repeatable  yes: reads only
 --@include cell claims lanes
 

@@ -21,7 +21,7 @@ for i = 1, n do keys[i] = keys_and_bodies[2 * i - 1] end
 
 local answers, kept_due = nil, {}
 
--- For 'keep': writes the answers for keys that have a live task. Returns the positions of the other keys.
+-- For 'keep': writes an answer for each key whose live task is kept. Returns the positions of the other keys.
 local function without_the_kept()
   local _, scores = waiting(keys)
   local stamps = stamps_of(keys)

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Settles tasks with retry, snooze, return or dead. (finish.lua settles tasks with done or obsolete.) A task that is
--- not held under the given stamp is stale and stays unchanged.
+-- Settles tasks with retry, snooze, return or dead. ('return' puts a task back whose handler was not started. The
+-- outcomes done and obsolete are in finish.lua.) A task that is not held under the given stamp is stale and stays
+-- unchanged.
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        number of settlements, then five values for each: key, stamp, 'retry' | 'snooze' | 'return' | 'dead',
---             delay in ms or cause of death, error (for 'dead', the error is preceded by a '1' if the death counts as
---             a failure, else by a '0')
+--             delay or cause (retry, snooze: delay in ms; dead: cause of death; return: ''), error (retry: the error;
+--             dead: '1' if the death counts as a failure, else '0', then the error; snooze, return: '')
 -- Reply       now, a letter for each settlement: '1' settled, '0' stale
 -- Repeatable  yes: a second run finds that the tasks are not held, answers '0' and changes nothing
 --@include cell tries claims lanes bury

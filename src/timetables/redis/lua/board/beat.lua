@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Stores a node's card and counts a beat. Notifies the other processes if the card has a new edition.
+-- Stores a node's card and counts a beat. Notifies the other processes if the card has a new edition, that is, if the
+-- node's topics, capacities or slots have changed.
 -- allow-oom: a full Redis must not make live nodes look dead.
 --
 -- KEYS        board (shared/board.lua)

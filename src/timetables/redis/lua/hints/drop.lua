@@ -4,7 +4,8 @@
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        MessagePack of keys
 -- Reply       now
--- Repeatable  yes: a second run may remove a hint that was put in between; the sweeper puts it back
+-- Repeatable  yes: a second run may remove a hint that was put in between; when the task is overdue, the sweeper
+--             (store/sweeper.ts) puts the hint back
 --@include cell claims hints
 
 tell_fence('replaced', take_out(cmsgpack.unpack(ARGV[1])))

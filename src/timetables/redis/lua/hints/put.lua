@@ -7,7 +7,8 @@
 -- ARGV        'set' | 'lower', a lane letter for each hint (a single 'n' if all are normal), MessagePack of two lists:
 --             the keys; the scores as text
 -- Reply       now, '' if all hints were put, else a letter for each hint: '1' put, '0' not put
--- Repeatable  yes: the ledger refuses a claim that is too early; the sweeper corrects a hint that is too late
+-- Repeatable  yes: a second run may replace a hint that was put in between. If the hint then rings too early, the
+--             ledger refuses the claim. If it rings too late, the sweeper (store/sweeper.ts) corrects it.
 --@include cell tries claims lanes hints
 
 local letters = ARGV[2]

@@ -13,7 +13,8 @@ local function each_member(stamp_text, visit)
   end
 end
 
--- Returns two tables by key: the lane letter and the score that each wanted member had when it was claimed.
+-- Returns two tables by key: the lane letter and the score that each task had when the claim took it. Contains only the
+-- tasks in `wanted`, a set whose keys are the keys of tasks.
 local function places_of(stamp_text, wanted)
   local letter_of, score_of = {}, {}
   each_member(stamp_text, function(key, letter, score)
@@ -22,7 +23,8 @@ local function places_of(stamp_text, wanted)
   return letter_of, score_of
 end
 
--- Returns the stamps under which these keys are held; false for keys that are not held.
+-- Returns the stamps under which these keys are held; false for keys that are not held. A score in PREPARE is stamp *
+-- 1000 + failures, so ring_of returns the stamp.
 local function stamps_of(keys)
   local stamps = redis.call('ZMSCORE', PREPARE, unpack(keys))
   for i = 1, #keys do stamps[i] = stamps[i] and ring_of(stamps[i]) end

@@ -1,5 +1,5 @@
 -- Finds the lanes in which tasks wait. Returns the lane letter of each key (nil if the key is in no lane), the score of
--- each key, and a list of the positions of the keys that are in no lane.
+-- each key (false if the key is in no lane), and a list of the positions of the keys that are in no lane.
 local function waiting(keys)
   local letters, found = {}, redis.call('ZMSCORE', NORMAL, unpack(keys))
   local missing = {}

@@ -54,9 +54,9 @@ local function rescue(claims_max, seed)
         else
           local ring = now + math.ceil(spread * SPREAD_MS * 2 ^ math.min(tries.lost, DOUBLINGS_MAX))
           local letter = tries.lost >= LOSSES_OF_A_SUSPECT and 's' or priority_of(bodies[i])
-          -- A hint has no body, and so no priority. If it is not a suspect now, put it back into the lane from which it
-          -- was claimed. From the suspects' lane it goes to the normal lane: the ledger decides whether a task is a
-          -- suspect.
+          -- A hint has no body, so priority_of returned 'n' whatever the priority of the task. Put the hint back into
+          -- the lane from which it was claimed. Exception: a hint from the suspects' lane whose lost leases do not make
+          -- it a suspect goes to the normal lane. If the task is a suspect in the ledger, the ledger refuses the claim.
           if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end
           local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
@@ -83,7 +83,8 @@ local function rescue(claims_max, seed)
   return rescued
 end
 
--- Rescues all expired claims. A script whose answer depends on whether a task is held calls this first.
+-- Rescues all expired claims. cancel.lua and reschedule.lua call this first, because a task whose lease has expired
+-- counts as waiting.
 local function rescue_all(seed)
   while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do rescue(16, seed) end
 end
