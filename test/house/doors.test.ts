@@ -112,7 +112,7 @@ beforeAll(async () => {
   const ran = await run('oxlint/bin/oxlint', ['--format=json'], planted.dir)
   code = ran.code
   reported = doorsByFile(ran.output)
-})
+}, 60_000)
 
 /** The messages of the rule, by file: other rules may have their say about the planted code, and do not count. */
 function doorsByFile(output: string): Map<string, string[]> {

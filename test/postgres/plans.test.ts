@@ -119,7 +119,8 @@ test.each([1, 8])(
   60_000,
 )
 
-test('a claim, and its settling', async () => {
+// The update takes its time on ten million rows.
+test('a claim, and its settling', { timeout: 180_000 }, async () => {
   const keys = Array.from({ length: 500 }, (_, n) => n * 64 + 64)
   const places = [`{${keys.map(() => 0).join(',')}}`, `{${keys.map((n) => `key-${n}`).join(',')}}`]
   const all = (value: string) => `{${keys.map(() => value).join(',')}}`
