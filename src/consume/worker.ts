@@ -81,7 +81,10 @@ export class Worker<Out> {
     return this.#calls.finishedCount
   }
 
-  /** Starts one task of a consumer that has no guard. The hot path: synchronous unless the schema is async. */
+  /**
+   * Starts one task, for a consumer with neither a guard nor a batch handler. The hot path: the handler is called before
+   * `startOne` returns, unless the schema is async or the handler runs in a transaction.
+   */
   startOne(held: HeldTask): void {
     const admission = this.#admission.admit(held)
     if (admission instanceof Promise) void this.#startLater(admission)

@@ -29,8 +29,8 @@ export interface StoreClaim {
   /** The ends of the leases of keys that were extended by key, by the monotonic clock. */
   readonly ownEndMs: Map<string, number>
   /**
-   * True once some keys were extended without the other keys. Then the claim must not be extended in the hint table,
-   * which has one lease for all keys.
+   * True once an extension by key (`extendedKeys`) left out some keys. Then the claim must not be extended in the hint
+   * table, which has one lease for all keys.
    */
   isParted: boolean
   /**

@@ -88,7 +88,7 @@ export class StoreTransactions {
       for (const { key, cell, stamp } of held) this.#parts.held.ownLock({ topic, cell }, stamp, key, false)
     }
     const isCommitted = await transact(async ({ tx, settle, hold }) => {
-      /** The keys of the handler's own tasks that it has written to in this transaction. */
+      /** The keys of the handler's own tasks that it writes to by key in this transaction. */
       const own = new Set<string>()
       this.#beforeWrite.set(tx, async (of, places) => {
         const keys = new Set(of === topic ? places.map(({ key }) => key) : [])

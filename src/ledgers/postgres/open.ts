@@ -104,7 +104,8 @@ export async function openPostgres(
       topics,
       clock,
       close: async () => {
-        // Wait until all earlier calls are finished. The deadlines of these calls limit the wait.
+        // Wait for the batched calls. Their deadlines limit the wait. Other calls may still run: the end of our own pool
+        // waits for them.
         await batcher.drained()
         await listener.close()
         await release()
