@@ -3,9 +3,10 @@ import { TocsinError } from '../../errors.ts'
 import { isBusy } from './driver-errors.ts'
 
 /**
- * Locks the ledger for one Tocsin: a second one cannot open it, in this process or another. The lock is a transaction on a small file beside the ledger's file, and stays open
- * until the ledger is closed. If the process dies, the operating system releases the lock, so no stale lock remains.
- * The ledger's file itself is not locked, so that the user's own connections can use it.
+ * Locks the ledger for one Tocsin: a second one cannot open it, in this process or another. The lock is a transaction
+ * on a small file beside the ledger's file, and stays open until the ledger is closed. If the process dies, the operating
+ * system releases the lock, so no stale lock remains. The ledger's file itself is not locked, so that the user's own
+ * connections can use it.
  */
 export function lockFile(path: string): { release(): void } {
   const connection: Connection = new Database(`${path}-lock`, { timeout: 0 })
