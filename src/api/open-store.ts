@@ -7,7 +7,7 @@ import type { Ledger } from '../ledger.ts'
 import type { PostgresConfig, PostgresOptions } from '../ledgers/postgres/options.ts'
 import type { SqliteConfig, SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
 import type { Logger } from '../telemetry/logger.ts'
-import { badOption, wholeNumber } from '../values/options.ts'
+import { badOption, wholeNumber, withoutSecret } from '../values/options.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
 import { ledgerClock } from '../store/ledger-clock.ts'
@@ -265,13 +265,6 @@ function notTogether(ledger: unknown): TocsinError {
   const what =
     typeof ledger === 'string' && !/^sqlite:/i.test(ledger) ? withoutSecret(ledger) : 'a SQLite file'
   return unsupported(`a Redis timetable with ${what} as its ledger`, 'ledger')
-}
-
-/** Removes the user and password from a URL. Also works for the URL of an unsupported store. */
-function withoutSecret(value: unknown): string {
-  if (typeof value !== 'string') return describeValue(value)
-  const shown = value.slice(value.lastIndexOf('@') + 1)
-  return describeValue(shown === value ? value : `…@${shown}`)
 }
 
 function unsupported(what: string, field: string): TocsinError {

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../clock.ts'
 import { durationText } from '../values/duration.ts'
-import { describeValue, TocsinError } from '../errors.ts'
-import { badOption } from '../values/options.ts'
+import { TocsinError } from '../errors.ts'
+import { badOption, withoutSecret } from '../values/options.ts'
 import { VERSION } from '../values/version.ts'
 import { CallDeadline } from './call-deadline.ts'
 import { type SentRequest, failed, lost, refused } from './failure.ts'
@@ -177,20 +177,12 @@ export class Http {
 function checkUrl(given: string): string {
   const url = typeof given === 'string' && URL.canParse(given) ? new URL(given) : null
   if (url === null || !/^https?:$/.test(url.protocol))
-    throw badOption(
-      'url',
-      `${describeValue(hidden(given))} is not a URL; expected one like 'http://127.0.0.1:7420'`,
-    )
+    throw badOption('url', `${withoutSecret(given)} is not a URL; expected one like 'http://127.0.0.1:7420'`)
   if (url.username !== '' || url.password !== '')
     throw badOption('url', 'has a user or a password; pass the access token as `token`')
   if (url.search !== '' || url.hash !== '')
     throw badOption('url', "has a '?' or a '#'; leave out what follows")
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
-}
-
-/** Hides the user and the password in an invalid URL: everything up to the last '@', except the scheme. */
-function hidden(given: unknown): unknown {
-  return typeof given === 'string' ? given.replace(/^(\w+:\/\/)?.*@/s, '$1…@') : given
 }
 
 /** Checks the token. The error message never contains the token, even if the token is invalid. */

@@ -88,3 +88,10 @@ function editDistance(a: string, b: string): number {
   }
   return row[b.length] ?? 0
 }
+
+/** Describes a URL for an error message without its user and password: everything up to the last '@'. */
+export function withoutSecret(value: unknown): string {
+  if (typeof value !== 'string') return describeValue(value)
+  const shown = value.slice(value.lastIndexOf('@') + 1)
+  return describeValue(shown === value ? value : `…@${shown}`)
+}
