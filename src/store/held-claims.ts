@@ -9,7 +9,7 @@ import { Stamps } from './stamps.ts'
  * its request id. The states of a key of the claim:
  *
  *   asking ──▶ held ──┬──▶ extended     all keys at once: they share one lease (leaseEndMs)
- *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder is told to stop
+ *   (stamp      │     ├──▶ behind       locked, so not extended with the other keys; the lease holder must stop
  *   reserved)   │     │                 (fenced) before this key's lease ends, unless the key is extended later
  *               │     ├──▶ parted       extended by key, so it has a lease of its own (ownEndMs); the hint table, which
  *               │     │                 has one lease for the whole claim, no longer extends the claim

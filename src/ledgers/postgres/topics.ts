@@ -13,8 +13,10 @@ import type { TopicName } from './writes.ts'
 export class Topics {
   readonly #database: Database
   readonly #known = new Map<string, number>()
-  readonly #placings = new Map<string, () => Placing>()
-  readonly #created = new Map<string, TopicCreated>()
+  readonly #configured = new Map<
+    string,
+    { readonly placing: () => Placing; readonly created: TopicCreated }
+  >()
   /** The topics whose stored `slotBy` is final and equal to the `slotBy` of this process. */
   readonly #agreed = new Set<string>()
   /** The mergeMs that this process last stored for each topic. */
@@ -25,8 +27,7 @@ export class Topics {
   }
 
   configure(name: string, placing: () => Placing, created: TopicCreated): void {
-    this.#placings.set(name, placing)
-    this.#created.set(name, created)
+    this.#configured.set(name, { placing, created })
   }
 
   /**
@@ -56,13 +57,14 @@ export class Topics {
    */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
-    const placing = this.#placings.get(name)
-    if (placing === undefined || (this.#agreed.has(name) && this.#isStored(name, placing()))) return topic
+    const configured = this.#configured.get(name)
+    if (configured === undefined) return topic
+    const { placing, created } = configured
+    if (this.#agreed.has(name) && this.#isStored(name, placing())) return topic
     // Wait until the topic exists on the board, because a write in a caller's transaction has not waited yet. Otherwise
     // another node could create the topic with another slotBy. Then the board would reject this node, and the ledger
     // would reject the other node.
-    const created = this.#created.get(name)?.() ?? null
-    if (created !== null) await created
+    await created()
     const { slotBy, mergeMs } = placing()
     const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
     if (rows.length > 0) {
@@ -83,7 +85,7 @@ export class Topics {
    */
   async agreed(name: string): Promise<number | null> {
     const id = await this.seen(name)
-    const placing = this.#placings.get(name)?.()
+    const placing = this.#configured.get(name)?.placing()
     if (id === null || placing === undefined || this.#agreed.has(name)) return id
     const [row] = await this.#database.ask('topic', TOPICS.fixedSlotBy.text, [id])
     if (row === undefined) return id
@@ -97,7 +99,7 @@ export class Topics {
    * `slotBy` final.
    */
   async announce(name: string): Promise<void> {
-    const placing = this.#placings.get(name)?.()
+    const placing = this.#configured.get(name)?.placing()
     if (placing === undefined || this.#isStored(name, placing)) return
     const { id } = await this.made(name)
     const rows = await this.#database.ask('topic', TOPICS.announce.text, [
