@@ -1,4 +1,4 @@
-import { link, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WorkerPool } from '../simulation/worker-pool.ts'
 import type { Violation } from '../simulation/history.ts'
@@ -16,21 +16,11 @@ export interface Caught {
 export async function hunt(compiled: string, bug: PlantedBug, runsMax: number): Promise<Caught | null> {
   const copy = await mkdtemp(`${compiled}-planted-`)
   try {
-    await linkFolder(compiled, copy)
+    await cp(compiled, copy, { recursive: true, filter: (path) => !path.endsWith('.map') })
     await plant(copy, bug)
     return await huntIn(copy, bug, runsMax)
   } finally {
     await rm(copy, { recursive: true, force: true })
-  }
-}
-
-/** Links instead of copying: the hundreds of files of the simulator are the same for every bug, apart from one. */
-async function linkFolder(from: string, to: string): Promise<void> {
-  await mkdir(to, { recursive: true })
-  for (const entry of await readdir(from, { withFileTypes: true })) {
-    const [source, target] = [join(from, entry.name), join(to, entry.name)]
-    if (entry.isDirectory()) await linkFolder(source, target)
-    else if (!entry.name.endsWith('.map')) await link(source, target)
   }
 }
 
@@ -39,8 +29,6 @@ async function plant(copy: string, { name, file, find, replace }: PlantedBug): P
   const source = await readFile(path, 'utf8')
   if (source.split(find).length !== 2)
     throw new Error(`'${name}' is out of date: ${file} does not have exactly one\n${find}`)
-  // The link goes, not the file of the others.
-  await rm(path)
   await writeFile(
     path,
     source.replace(find, () => replace),
