@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../generated.ts'
 import { quantile } from '../fault/records.ts'
 import { type Entry, startProgram } from '../fault/program.ts'
 import { type Composition, Servers } from './compositions.ts'
 
-const isLong = process.env['TOCSIN_LONG'] !== undefined
 const OVERDUE = isLong ? 1_000_000 : 100_000
 const PER_SECOND = 200
 const CALM_MS = 2_000

@@ -3,6 +3,7 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { isLong } from '../generated.ts'
 import { TOPIC, temporaryFolder } from '../fault/embedded/life.ts'
 import { type Entry, startProgram } from '../fault/program.ts'
 
@@ -20,7 +21,7 @@ interface Figures extends Entry {
   readonly created: number
 }
 
-describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run test:long)', () => {
+describe.skipIf(!isLong)('long rounds (npm run test:long)', () => {
   it(
     'five million tasks due next month on an embedded ledger cost disk, not memory',
     { timeout: 1_200_000 },

@@ -4,12 +4,13 @@
  */
 import { Tocsin } from 'tocsin'
 import { describe, expect, it } from 'vitest'
+import { isLong } from '../generated.ts'
 import { systemClock } from '../../src/clock.ts'
 
 const SOAK_MS = 60_000
 const MEGABYTE = 1_000_000
 
-describe.skipIf(process.env['TOCSIN_LONG'] === undefined)('long rounds (npm run test:long)', () => {
+describe.skipIf(!isLong)('long rounds (npm run test:long)', () => {
   it('a minute of schedules, cancels, failures and restarts: nothing lost, early or after its cancel', async () => {
     await using toc = await Tocsin.open({ timetable: 'memory:', logger: false })
     const topic = toc.topic<{ dueMs: number }>('soak', {

@@ -1,6 +1,7 @@
 /** At size, every step finds its rows by an index: asserted on PostgreSQL's own plans. */
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../generated.ts'
 import { systemClock } from '../../src/clock.ts'
 import { Tocsin } from '../../src/index.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
@@ -11,7 +12,6 @@ import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 
-const isLong = process.env['TOCSIN_LONG'] !== undefined
 const ROWS = isLong ? 10_000_000 : 200_000
 
 let server: PostgresServer

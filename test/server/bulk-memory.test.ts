@@ -1,13 +1,13 @@
 /** However many lines come in, the server holds few of them. */
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { isLong } from '../generated.ts'
 import { temporaryFolder } from '../fault/embedded/life.ts'
 import { startRedis } from '../real-servers/redis-server.ts'
 import { BulkClient } from './bulk-client.ts'
 import { startServer } from './server-process.ts'
 
 const MIB = 1024 * 1024
-const isLong = process.env['TOCSIN_LONG'] !== undefined
 /** Growth ends long before either: more lines take more time, not more room. */
 const LINES = isLong ? 1_000_000 : 100_000
 const GROWTH_MAX = 100 * MIB

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { startProxy } from '../../real-servers/tcp-proxy.ts'
 import { COMPOSITIONS, underLoad } from './under-load.ts'
 
 const CALL_TIMEOUT_MS = 1_500
-const FOR_MS = process.env['TOCSIN_LONG'] === undefined ? 5_000 : 30_000
+const FOR_MS = isLong ? 30_000 : 5_000
 const PAUSE_MS = 10
 
 let postgres: PostgresServer

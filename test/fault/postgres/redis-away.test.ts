@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../../real-servers/redis-server.ts'
 import { eventually } from '../helpers.ts'
@@ -16,7 +17,6 @@ import {
 } from '../records.ts'
 import { liveCount } from './tables.ts'
 
-const isLong = process.env['TOCSIN_LONG'] !== undefined
 const AWAY_MS = isLong ? 30_000 : 8_000
 /** What falls due in the last moment may be handled in the next one. */
 const LAST_MOMENT_MS = isLong ? 0 : 1_500

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { cellOf } from '../../../src/values/cell.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { startRedis } from '../../real-servers/redis-server.ts'
@@ -14,7 +15,6 @@ import { COMPOSITIONS } from './under-load.ts'
 const TOPIC = 'locked'
 const HELD_UP_MS_MAX = 2_000
 const DUE_IN_MS = 2_000
-const isLong = process.env['TOCSIN_LONG'] !== undefined
 const LOCKED_MS = isLong ? 60_000 : 6_000
 /** A task that is in flight when its row is locked: its outcome has to wait, those of others have not. */
 const HELD_NAME = 'held'

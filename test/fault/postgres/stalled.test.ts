@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { COMPOSITIONS, underLoad } from './under-load.ts'
 
-const STALL_MS = process.env['TOCSIN_LONG'] === undefined ? 6_000 : 30_000
+const STALL_MS = isLong ? 30_000 : 6_000
 const CALL_TIMEOUT_MS = 1_500
 
 let postgres: PostgresServer

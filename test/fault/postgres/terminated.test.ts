@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { isLong } from '../../generated.ts'
 import { type PostgresServer, startPostgres } from '../../real-servers/postgres-server.ts'
 import { COMPOSITIONS, underLoad } from './under-load.ts'
 
 const CALL_TIMEOUT_MS = 1_500
 const EVERY_MS = 50
-const FOR_MS = process.env['TOCSIN_LONG'] === undefined ? 5_000 : 30_000
+const FOR_MS = isLong ? 30_000 : 5_000
 
 let postgres: PostgresServer
 beforeAll(async () => {
