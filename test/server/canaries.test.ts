@@ -98,7 +98,7 @@ it('a server at work keeps what it was told', async () => {
   await using server = await TestServer.start({
     timetable,
     adminToken: admin,
-    callTimeout: '2s',
+    callTimeout: '5s',
     logLevel: 'debug',
     bodyBytesMax: 200_000,
   })
