@@ -40,7 +40,7 @@ export const ERROR_TABLE = {
   'bad-outcome': {
     status: 400,
     retryable: false,
-    means: 'a handler returned a value that is not an outcome',
+    means: 'a handler returned an outcome that is misspelt, ambiguous or out of place',
   },
   'outcome-count': {
     status: 400,

@@ -102,7 +102,10 @@ export type Rescheduled = {
   readonly dueAt: Date | null
 }
 
-/** What a handler may return. A return without a value means done. A throw means a retry with backoff. */
+/**
+ * What a handler may return. A return without a value means done. A throw means a retry with backoff. Any other value is
+ * ignored, with a warning, and means done; a misspelt outcome is a failure.
+ */
 export type Outcome =
   | { readonly snooze: Duration; readonly retry?: undefined; readonly dead?: undefined }
   | {

@@ -48,6 +48,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   readonly #bulk: BulkWrites
   readonly #reads: TopicReads<Out>
   #httpPull: HttpPullHandle | null = null
+  #hasWarnedIgnored = false
 
   constructor(definition: TopicDefinition<In, Out>, parts: TopicParts) {
     this.name = definition.name
@@ -176,7 +177,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
 
   consume(handler: Handler<Out> | TransactionHandler<Out>, options: ConsumeOptions<Out> = {}): Consumer {
     this.#checkConsumes(handler)
-    const call = { performer: performOne(handler as Handler<Out>), batched: false }
+    const call = { performer: performOne(handler as Handler<Out>, this.#warnIgnored), batched: false }
     return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
@@ -185,7 +186,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     options: ConsumeOptions<Out> = {},
   ): Consumer {
     this.#checkConsumes(handler)
-    const call = { performer: performBatch(handler as BatchHandler<Out>), batched: true }
+    const call = { performer: performBatch(handler as BatchHandler<Out>, this.#warnIgnored), batched: true }
     return new ConsumerHandle(() => this.#definition, this.#parts, call, options)
   }
 
@@ -209,6 +210,16 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
     this.#parts.checkOpen()
     this.#httpPull ??= new HttpPullHandle(this.name, this.#parts)
     return this.#httpPull.httpPull
+  }
+
+  /** Warns, once for the topic, that a handler returns values which are not outcomes. */
+  readonly #warnIgnored = (returned: string): void => {
+    if (this.#hasWarnedIgnored) return
+    this.#hasWarnedIgnored = true
+    this.#parts.logger.warn(
+      { topic: this.name, returned },
+      'a handler returned a value that is not an outcome; its task is done. Return nothing, { snooze }, { retry } or { dead }',
+    )
   }
 
   #checkConsumes(handler: unknown): void {

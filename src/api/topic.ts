@@ -106,6 +106,11 @@ export interface ConfigChange {
 
 export interface Topic<In, Out> {
   readonly name: string
+  /**
+   * Schedules a task. A live task of the same key is replaced, or kept with `onConflict: 'keep'`. If a handler of the
+   * same key is running (`inFlight` of the result), it goes on: the new task may start a second handler beside it. To
+   * run a task again from its own handler, return `{ snooze }` instead; elsewhere, `cancel` the key first.
+   */
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
   /** Returns the results in the order of the tasks. Throws before the first write if any task is invalid. */
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>

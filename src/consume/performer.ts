@@ -26,20 +26,28 @@ export type Guard<Out> = (tasks: readonly Task<Out>[], context: Context) => Prom
 
 export type Performer<Out> = (tasks: readonly Task<Out>[], context: Context) => Promise<readonly Verdict[]>
 
-export function performOne<Out>(handler: Handler<Out>): Performer<Out> {
+/** Called with a description of what a handler returned, if that is neither nothing nor an outcome. */
+export type OnIgnored = (returned: string) => void
+
+export function performOne<Out>(handler: Handler<Out>, onIgnored: OnIgnored): Performer<Out> {
   return async (tasks, context) => {
     try {
-      return [verdictOf(await handler(tasks[0] as Task<Out>, context))]
+      const verdict = verdictOf(await handler(tasks[0] as Task<Out>, context))
+      if (verdict.kind === 'done' && verdict.ignored !== undefined) onIgnored(verdict.ignored)
+      return [verdict]
     } catch (thrown) {
       return [failure(thrown)]
     }
   }
 }
 
-export function performBatch<Out>(handler: BatchHandler<Out>): Performer<Out> {
+export function performBatch<Out>(handler: BatchHandler<Out>, onIgnored: OnIgnored): Performer<Out> {
   return async (tasks, context) => {
     try {
-      return verdictsOf(await handler(tasks, context), tasks.length)
+      const verdicts = verdictsOf(await handler(tasks, context), tasks.length)
+      for (const verdict of verdicts)
+        if (verdict.kind === 'done' && verdict.ignored !== undefined) onIgnored(verdict.ignored)
+      return verdicts
     } catch (thrown) {
       return tasks.map(() => failure(thrown))
     }

@@ -4,11 +4,13 @@
  */
 import { backoffMs, type RetryPolicy } from '../values/retry.ts'
 import { durationMs } from '../values/duration.ts'
+import { nearest } from '../values/options.ts'
 import { boundedText, describeError, describeValue, TocsinError } from '../errors.ts'
 import type { SettleOutcome } from '../timetable.ts'
 
 export type Verdict =
-  | { readonly kind: 'done' }
+  /** `ignored` describes what the handler returned, if that was neither nothing nor an outcome. */
+  | { readonly kind: 'done'; readonly ignored?: string }
   | { readonly kind: 'obsolete' }
   | { readonly kind: 'snooze'; readonly delayMs: number }
   /** If `delayMs` is null, the topic's backoff determines the delay of the retry. */
@@ -38,10 +40,12 @@ function stackOf(thrown: unknown): string | undefined {
 }
 
 const OUTCOME_NAMES = ['snooze', 'retry', 'dead'] as const
+const KNOWN_KEYS: readonly string[] = [...OUTCOME_NAMES, 'reason']
 
 /**
- * Returns the verdict for what a handler returned. An unknown value is a failure, because treating it as 'done' would
- * lose the task.
+ * Returns the verdict for what a handler returned. A value that is not an outcome is ignored: the handler ended without
+ * an error, so its task is done. Something like an outcome, such as `{ snoze: '5m' }`, is a failure, because the task
+ * would be lost if a misspelt `snooze` or `retry` were taken for 'done'.
  */
 export function verdictOf(returned: unknown): Verdict {
   if (returned === undefined || returned === null) return DONE
@@ -49,6 +53,8 @@ export function verdictOf(returned: unknown): Verdict {
     const outcome = returned as Record<string, unknown>
     const named =
       typeof returned === 'object' ? OUTCOME_NAMES.filter((name) => outcome[name] !== undefined) : []
+    if (named.length === 0 && !isLikeOutcome(returned))
+      return { kind: 'done', ignored: describeValue(returned) }
     if (named.length !== 1) throw badOutcome(returned)
     if (named[0] === 'snooze')
       return { kind: 'snooze', delayMs: durationMs(outcome['snooze'] as number, 'snooze') }
@@ -60,11 +66,21 @@ export function verdictOf(returned: unknown): Verdict {
   }
 }
 
+/** Returns true for an object if each of its keys, apart from `reason`, is the name of an outcome or misspells one. */
+function isLikeOutcome(returned: unknown): boolean {
+  if (typeof returned !== 'object' || returned === null) return false
+  const keys = Object.keys(returned).filter((key) => key !== 'reason')
+  return keys.length > 0 && keys.every((key) => nearest(key, OUTCOME_NAMES) !== null)
+}
+
 function badOutcome(returned: unknown): TocsinError {
-  return new TocsinError(
-    'bad-outcome',
-    `the handler returned ${describeValue(returned)}; return nothing, { snooze }, { retry } or { dead }`,
-  )
+  const others = Object.keys(Object(returned)).filter((key) => !KNOWN_KEYS.includes(key))
+  const typo = others.find((key) => nearest(key, OUTCOME_NAMES) !== null)
+  const problem =
+    typo === undefined
+      ? `${describeValue(returned)}; return nothing, { snooze }, { retry } or { dead }`
+      : `an object with ${describeValue(typo)}; did you mean '${nearest(typo, OUTCOME_NAMES)}'?`
+  return new TocsinError('bad-outcome', `the handler returned ${problem}`)
 }
 
 function text(value: unknown, otherwise: string): string {
@@ -75,12 +91,16 @@ function text(value: unknown, otherwise: string): string {
 
 /**
  * Returns one verdict per task for what a batch handler returned. The handler returns nothing if all tasks are done.
- * Otherwise it returns an array with one outcome, or one result of `Promise.allSettled`, per task, in order. After any
- * other value, all attempts have failed.
+ * Otherwise it returns an array with one outcome, or one result of `Promise.allSettled`, per task, in order. A value that
+ * is neither is ignored, as by `verdictOf`. An outcome outside of an array is a failure, because it does not say which
+ * tasks it is for.
  */
 export function verdictsOf(returned: unknown, count: number): Verdict[] {
   if (returned === undefined || returned === null) return new Array<Verdict>(count).fill(DONE)
-  if (!Array.isArray(returned)) return new Array<Verdict>(count).fill(verdictOfWrongBatch(returned))
+  if (!Array.isArray(returned)) {
+    const verdict = verdictOf(returned)
+    return new Array<Verdict>(count).fill(verdict.kind === 'done' ? verdict : verdictOfWrongBatch(returned))
+  }
   if (returned.length !== count) return new Array<Verdict>(count).fill(wrongCount(returned.length, count))
   // `map` would skip the holes of a sparse array.
   return Array.from(returned, (one: unknown) =>
@@ -119,6 +139,7 @@ export function settleOutcomeOf(
 ): SettleOutcome {
   switch (verdict.kind) {
     case 'done':
+      return { kind: 'done' }
     case 'obsolete':
     case 'snooze':
       return verdict

@@ -1,4 +1,4 @@
-import { type Outcome, TocsinError } from 'tocsin'
+import { type Outcome, Tocsin, TocsinError } from 'tocsin'
 import { describe, expect, it } from 'vitest'
 import { quickTocsin } from './harness.ts'
 
@@ -118,11 +118,57 @@ describe('what a handler does', () => {
   it.each([
     ['true', true],
     ['a number', 1],
+    ['a text', 'retry'],
     ['an empty object', {}],
+    ['a row of a database', { id: 1, lead: 'Ann', retried: false }],
+    ['an array', [{ snooze: '1s' }]],
+    ['a function', () => {}],
+    ['a reason alone', { reason: 'why not' }],
+  ])('returns %s, which is no outcome: done', async (_, returned) => {
+    await using toc = quickTocsin()
+    const topic = toc.topic<null>('t')
+    topic.consume((async () => returned) as unknown as () => Promise<void>)
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    await toc.advance(1)
+    expect(await topic.get('a')).toBeNull()
+    expect(await topic.counts()).toMatchObject({ pending: 0, dead: 0 })
+  })
+
+  it('returns values that are no outcomes: one warning for the topic, whatever the number of tasks and consumers', async () => {
+    const warnings: { fields: object; message: string }[] = []
+    const ignore = () => {}
+    const warn = (fields: object, message: string) => void warnings.push({ fields, message })
+    const logger = { debug: ignore, info: ignore, warn, error: ignore }
+    await using toc = await Tocsin.open({ timetable: 'memory:', logger })
+    for (const name of ['one', 'two']) {
+      const topic = toc.topic<number>(name)
+      const handled: (() => void)[] = []
+      const all = [0, 1, 2].map(() => new Promise<void>((resolve) => handled.push(resolve)))
+      const handler = (async ({ payload }: { payload: number }) => {
+        handled[payload]?.()
+        return { rows: 1 }
+      }) as unknown as () => Promise<void>
+      topic.consume(handler)
+      topic.consume(handler)
+      await topic.scheduleMany([0, 1, 2].map((payload) => ({ delay: 0, payload })))
+      await Promise.all(all)
+    }
+    await toc.close()
+    const ignored = warnings.filter(({ message }) => message.includes('not an outcome'))
+    expect(ignored.map(({ fields }) => fields)).toEqual([
+      { topic: 'one', returned: 'an object' },
+      { topic: 'two', returned: 'an object' },
+    ])
+  })
+
+  it.each([
     ['two outcomes', { snooze: '1s', dead: 'x' }],
     ['a bad duration', { snooze: '5 min' }],
     ['a typo', { snoze: '1s' }],
-  ])('returns %s, which is not an outcome: a failure, never taken for done', async (_, returned) => {
+    ['a typo with a reason', { rety: '1s', reason: 'why' }],
+    ['an outcome in capitals', { Retry: '1s' }],
+    ['an outcome without its value', { snooze: undefined }],
+  ])('returns %s, which is meant as an outcome: a failure, never taken for done', async (_, returned) => {
     await using toc = quickTocsin()
     const topic = toc.topic<null>('t')
     topic.consume((async () => returned) as unknown as () => Promise<void>)
@@ -212,9 +258,25 @@ describe('what a batch handler does', () => {
     },
   )
 
-  it('returns something else: all are retried', async () => {
-    expect((await run('done')).states).toEqual([2, 2, 2, 2])
+  it.each([['done'], [4], [{ sent: 4 }]])('returns %o, which is no outcome: all done', async (returned) => {
+    expect((await run(returned)).states).toEqual(['ended', 'ended', 'ended', 'ended'])
   })
+
+  it('returns one value per task: those that are no outcomes are done, a misspelt outcome is a failure', async () => {
+    const returned = [true, { snoze: '1h' }, { id: 3 }, { status: 'fulfilled', value: { rows: 1 } }]
+    const { states, errors } = await run(returned)
+    expect(states).toEqual(['ended', 2, 'ended', 'ended'])
+    expect(errors[1]).toMatch(/'snoze'; did you mean 'snooze'/)
+  })
+
+  it.each([[{ snooze: '1h' }], [{ snoze: '1h' }]])(
+    'returns %o, which does not say for which tasks: all are retried',
+    async (returned) => {
+      const { states, errors } = await run(returned)
+      expect(states).toEqual([2, 2, 2, 2])
+      expect(errors[0]).toMatch(/one outcome per task/)
+    },
+  )
 
   it('throws: all are retried', async () => {
     await using toc = quickTocsin()
