@@ -1,6 +1,7 @@
-import { getEventListeners } from 'node:events'
+import { getEventListeners, once } from 'node:events'
+import { Worker } from 'node:worker_threads'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { sleep, systemClock } from './clock.ts'
+import { sleep, systemClock, withDeadline } from './clock.ts'
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
@@ -147,5 +148,37 @@ describe('sleep', () => {
     await vi.advanceTimersByTimeAsync(10)
     await asleep
     expect(getEventListeners(signal, 'abort')).toHaveLength(0)
+  })
+})
+
+describe('withDeadline', () => {
+  test('rejects if there is no answer in time', async () => {
+    const answer = new Promise(() => {})
+    await expect(withDeadline(systemClock, 1, answer, () => new Error('late'))).rejects.toThrow('late')
+  })
+
+  test('takes an answer that arrived while the event loop was blocked', async () => {
+    // The worker sends its answer, and then wakes the blocked main thread.
+    const answered = new Int32Array(new SharedArrayBuffer(4))
+    const worker = new Worker(
+      `const { parentPort, workerData } = require('node:worker_threads')
+       parentPort.once('message', () => {
+         parentPort.postMessage('the answer')
+         Atomics.store(workerData, 0, 1)
+         Atomics.notify(workerData, 0)
+       })`,
+      { eval: true, workerData: answered },
+    )
+    await once(worker, 'online')
+    const deadlineMs = performance.now() + 10
+    const answer = once(worker, 'message')
+    const inTime = withDeadline(systemClock, 10, answer, () => new Error('late'))
+    // After this, Node's event loop serves timers before it serves I/O.
+    await systemClock.turn()
+    worker.postMessage('the question')
+    Atomics.wait(answered, 0, 0)
+    while (performance.now() < deadlineMs + 5);
+    expect(await inTime).toEqual(['the answer'])
+    await worker.terminate()
   })
 })

@@ -57,6 +57,24 @@ export function sleep(
   })
 }
 
+/**
+ * Calls `expire` once `withinMs` has passed and the event loop has served the I/O that waited. Returns a function that
+ * cancels the timeout. While the event loop is blocked, neither timers nor answers are served, and afterwards timers
+ * come first. So a plain timer would report an answer as missing that has already arrived.
+ */
+export function timeout(clock: Clock, withinMs: number, expire: () => void): () => void {
+  let isCancelled = false
+  const cancel = clock.after(withinMs, () => {
+    void clock.turn().then(() => {
+      if (!isCancelled) expire()
+    })
+  })
+  return () => {
+    isCancelled = true
+    cancel()
+  }
+}
+
 /** Settles like `answer`, but rejects with `late()` if `answer` takes longer than `withinMs`. Then ignores `answer`. */
 export function withDeadline<T>(
   clock: Clock,
@@ -65,7 +83,7 @@ export function withDeadline<T>(
   late: () => Error,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(withinMs, () => reject(late()))
+    const cancel = timeout(clock, withinMs, () => reject(late()))
     void answer.then(resolve, reject).finally(cancel)
   })
 }

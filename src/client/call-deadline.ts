@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import { type Clock, timeout } from '../clock.ts'
 
 /**
  * Aborts a call at its deadline, or when the caller's signal aborts. Each call has its own CallDeadline. When the
@@ -41,7 +41,7 @@ export class CallDeadline {
   set(deadlineMs: number | null): void {
     this.#callOff()
     if (deadlineMs === null) return
-    this.#callOff = this.#clock.after(deadlineMs, () => {
+    this.#callOff = timeout(this.#clock, deadlineMs, () => {
       this.#isLate = true
       this.#controller.abort()
     })

@@ -1,5 +1,5 @@
 import { createClient, ErrorReply, type RedisClientOptions } from '@redis/client'
-import type { Clock } from '../../clock.ts'
+import { type Clock, timeout } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import { connectError, lostCallError } from './driver-errors.ts'
@@ -88,7 +88,7 @@ export class Connection {
     // Do not send a call that is about to time out: its timeout would destroy the connection and all calls on it.
     if (leftMs < this.#parts.callTimeoutMs / 20) throw notSent('its deadline passed before it was sent')
     if (!client.isReady) throw notSent(`not connected to ${this.#parts.where}`)
-    const cancelTimeout = this.#parts.clock.after(leftMs, () => this.#giveUp(client))
+    const cancelTimeout = timeout(this.#parts.clock, leftMs, () => this.#giveUp(client))
     try {
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
@@ -140,7 +140,7 @@ export class Connection {
     }) as Client
     client.on('connect', () => {
       this.#cancelHandshakeTimeout()
-      this.#cancelHandshakeTimeout = clock.after(callTimeoutMs, () => this.#giveUp(client))
+      this.#cancelHandshakeTimeout = timeout(clock, callTimeoutMs, () => this.#giveUp(client))
     })
     client.on('reconnecting', () => this.#cancelHandshakeTimeout())
     client.on('error', (error: unknown) => {
