@@ -113,7 +113,7 @@ async function watch() {
   let counts = await topic.counts()
   let seconds = 0
   let asked = 0
-  const stuckMs = Math.max(startMs + spanMs, openedMs) + STUCK_MS
+  let stuckMs = Math.max(startMs + spanMs, openedMs) + STUCK_MS
   while (!interrupted && counts.pending + counts.claimed > 0 && Date.now() < stuckMs) {
     // All who pay have paid by two fifths of the time, long before their orders would be closed.
     const payingNow = isResumed
@@ -122,7 +122,11 @@ async function watch() {
     asked += payingNow.length
     await Promise.all(payingNow.map(pay))
     // Asked right before it is shown, so that the figures are of one moment.
+    const before = counts
     counts = await topic.counts()
+    // A busy machine takes longer. It is not stuck as long as tasks are claimed or end.
+    if (counts.pending !== before.pending || counts.claimed !== before.claimed)
+      stuckMs = Math.max(stuckMs, Date.now() + STUCK_MS)
     if (isLive) redraw(view(counts))
     else if (Date.now() - Math.max(startMs, openedMs) >= seconds * 1000)
       print(`${plainLine(seconds++, counts)}\n`)

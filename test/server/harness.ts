@@ -1,6 +1,10 @@
 /** A real server on a free port; every answer that a test gets through it is held to the document that the server serves. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { type Served, type ServeOptions, serve } from 'tocsin/server'
+
+const DECLARE_TRIES = 20
+const DECLARE_AGAIN_MS = 200
 
 export interface Answer {
   readonly status: number
@@ -106,8 +110,14 @@ export class TestServer implements AsyncDisposable {
   }
 
   async declare(topic: string, config: object = {}): Promise<void> {
-    const { status, text } = await this.request('PUT', `/v1/topics/${topic}`, { body: config })
-    if (status > 201) throw new Error(`PUT ${topic}: ${status} ${text}`)
+    let { status, text } = await this.request('PUT', `/v1/topics/${topic}`, { body: config })
+    // A server that has just started on a busy machine may have lost its connection: 'retryable'.
+    for (let tries = 1; status === 503 && tries < DECLARE_TRIES; tries++) {
+      await sleep(DECLARE_AGAIN_MS)
+      ;({ status, text } = await this.request('PUT', `/v1/topics/${topic}`, { body: config }))
+    }
+    if (status > 201)
+      throw new Error(`PUT ${topic}: ${status} ${text}\nthe server's log:\n${this.log.slice(-5).join('')}`)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

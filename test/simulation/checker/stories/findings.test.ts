@@ -60,6 +60,6 @@ describe('what it says', () => {
     const history = story.ends({ a: 'done v19999' }, { done: 20_000 })
     const from = performance.now()
     expect(check(history)).toEqual([])
-    expect(performance.now() - from).toBeLessThan(5_000)
+    expect(performance.now() - from).toBeLessThan(30_000)
   })
 })
