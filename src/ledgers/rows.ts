@@ -36,6 +36,12 @@ export const COUNTERS = [
 
 export type Counter = (typeof COUNTERS)[number]
 
+/**
+ * The largest step back of a clock that the lists of tasks allow for. Without such a step, a task never rings before it
+ * is due, and a claimed task has rung before now. A list uses that to read only a part of the index of ring times.
+ */
+export const CLOCK_STEP_MAX_MS = 86_400_000
+
 const NO_TAGS: readonly string[] = Object.freeze([])
 
 export function priorityNumber(priority: Priority): number {

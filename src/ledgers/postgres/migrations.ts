@@ -159,6 +159,20 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       CREATE TABLE tocsin.access_token (id text COLLATE "C" PRIMARY KEY, token text NOT NULL);
     `,
   },
+  {
+    name: '005_tag_lists',
+    sql: () => `
+      -- The tasks of a tag in the order of a list. Partial: these index only tasks with tags.
+      ${[1, 2, 3, 4]
+        .map(
+          (n) => `CREATE INDEX live_list_${n} ON tocsin.live (topic, (tags[${n}]), ring_ms, failures, key)
+        WHERE tags[${n}] IS NOT NULL;
+      CREATE INDEX ended_list_${n} ON tocsin.ended (topic, state, (tags[${n}]), ended_ms, key, generation)
+        WHERE tags[${n}] IS NOT NULL;`,
+        )
+        .join('\n      ')}
+    `,
+  },
 ]
 
 /**

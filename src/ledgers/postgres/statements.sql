@@ -812,7 +812,7 @@ PREPARE read_find_live_by_tag (integer, smallint, text, text) AS
 --   $6  prefix_to    text      the prefix and ';', the character after ':'
 -- Returns: A row for each task: key.
 PREPARE read_find_live_by_prefix (integer, smallint, text, text, text, text) AS
-SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND (key = $4 OR (key >= $5 AND key < $6)) ORDER BY key LIMIT 1000;
+(SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND key = $4) UNION ALL (SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3 AND key >= $5 AND key < $6 ORDER BY key LIMIT 1000) ORDER BY key LIMIT 1000;
 
 -- read_find_dead
 -- Finds the dead tasks of a cell. A page of keys, in order.
@@ -846,7 +846,7 @@ SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND sta
 --   $6  prefix_to    text      the prefix and ';', the character after ':'
 -- Returns: A row for each task: key.
 PREPARE read_find_dead_by_prefix (integer, smallint, text, text, text, text) AS
-SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 AND (key = $4 OR (key >= $5 AND key < $6)) ORDER BY key LIMIT 1000;
+(SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 AND key = $4) UNION ALL (SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = 4 AND key >= $5 AND key < $6 ORDER BY key LIMIT 1000) ORDER BY key LIMIT 1000;
 
 -- read_counts
 -- Returns the sums of the books, and counts the tasks that are due.
@@ -868,16 +868,18 @@ SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coal
 -- read_forecast
 -- Counts the pending tasks per time step, by ring time. Overdue tasks count as ringing now.
 -- Sent by: Readings.forecast
---   $1  topic    integer           id of the topic
---   $2  from_ms  double precision
---   $3  to_ms    double precision
---   $4  step_ms  double precision
+--   $1  topic    integer  id of the topic
+--   $2  from_ms  bigint
+--   $3  to_ms    bigint
+--   $4  step_ms  bigint   length of a step
 -- Returns: A row for each step that has tasks: its number from 0, how many.
-PREPARE read_forecast (integer, double precision, double precision, double precision) AS
-SELECT floor((rings - $2::float8) / $4::float8)::integer AS step, count(*) FROM (
-         SELECT greatest(ring_ms, tocsin.now_ms()) AS rings FROM tocsin.live
-         WHERE topic = $1 AND ring_ms < $3::float8 AND session IS NULL
-       ) AS l WHERE rings >= $2::float8 AND rings < $3::float8 GROUP BY 1;
+PREPARE read_forecast (integer, bigint, bigint, bigint) AS
+SELECT ((greatest(ring_ms, tocsin.now_ms()) - $2::bigint) / $4::bigint)::integer AS step, count(*)
+       FROM tocsin.live
+       WHERE topic = $1 AND session IS NULL
+         AND ring_ms >= CASE WHEN tocsin.now_ms() < $2::bigint THEN $2::bigint ELSE 0 END
+         AND ring_ms < CASE WHEN tocsin.now_ms() < $3::bigint THEN $3::bigint ELSE 0 END
+       GROUP BY 1;
 
 -- read_recount
 -- Returns the sums of the counters and the numbers of rows, both from one snapshot.
@@ -897,48 +899,63 @@ SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coal
 -- read_list_live
 -- Lists live tasks in the order in which they ring. Shown with every condition; a query has some of them.
 -- Sent by: Readings.list
---   $1  topic        integer           id of the topic
---   $2  tag          text
---   $3  tag          text
---   $4  tag          text
---   $5  tag          text
---   $6  due_from_ms  double precision
---   $7  due_to_ms    double precision
---   $8  prefix       text              the prefix, for a key that equals the prefix
---   $9  prefix_from  text              the prefix and ':'
---   $10 prefix_to    text              the prefix and ';', the character after ':'
---   $11 ring_ms      bigint            of the last task of the page before
---   $12 failures     integer           of the last task of the page before
---   $13 key          text              of the last task of the page before
---   $14 limit        bigint
+--   $1  topic        integer  id of the topic
+--   $2  due_from_ms  bigint
+--   $3  due_to_ms    bigint
+--   $4  prefix       text     the prefix, for a key that equals the prefix
+--   $5  prefix_from  text     the prefix and ':'
+--   $6  prefix_to    text     the prefix and ';', the character after ':'
+--   $7  ring_ms      bigint   of the last task of the page before
+--   $8  failures     integer  of the last task of the page before
+--   $9  key          text     of the last task of the page before
+--   $10 limit        bigint
+--   $11 tag          text
 -- Returns: A row for each task, as JSON.
-PREPARE read_list_live (integer, text, text, text, text, double precision, double precision, text, text, text, bigint, integer, text, bigint) AS
-SELECT row_to_json(l) FROM (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
-  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND (tags[1] = $2 OR tags[2] = $3 OR tags[3] = $4 OR tags[4] = $5) AND due_ms >= $6::float8 AND due_ms <= $7::float8 AND (key = $8 OR (key >= $9 AND key < $10)) AND ring_ms >= $11::bigint AND
-        (ring_ms, failures, key) > ($11::bigint, $12::integer, $13)
-         ORDER BY ring_ms, failures, key LIMIT $14) AS l;
+PREPARE read_list_live (integer, bigint, bigint, text, text, text, bigint, integer, text, bigint, text) AS
+SELECT row_to_json(l) FROM ((SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ring_ms >= $2::bigint - 86400000 AND ring_ms >= $7::bigint AND
+        (ring_ms, failures, key) > ($7::bigint, $8::integer, $9) AND tags[1] = $11 ORDER BY ring_ms, failures, key LIMIT $10)
+         UNION ALL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ring_ms >= $2::bigint - 86400000 AND ring_ms >= $7::bigint AND
+        (ring_ms, failures, key) > ($7::bigint, $8::integer, $9) AND tags[2] = $11 ORDER BY ring_ms, failures, key LIMIT $10)
+         UNION ALL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ring_ms >= $2::bigint - 86400000 AND ring_ms >= $7::bigint AND
+        (ring_ms, failures, key) > ($7::bigint, $8::integer, $9) AND tags[3] = $11 ORDER BY ring_ms, failures, key LIMIT $10)
+         UNION ALL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
+  created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND session IS NULL AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ring_ms >= $2::bigint - 86400000 AND ring_ms >= $7::bigint AND
+        (ring_ms, failures, key) > ($7::bigint, $8::integer, $9) AND tags[4] = $11 ORDER BY ring_ms, failures, key LIMIT $10)
+         ORDER BY ring_ms, failures, key LIMIT $10) AS l;
 
 -- read_list_ended
 -- Lists tasks that ended in one state, in the order in which they ended. Shown with all conditions; a query has only
 -- some of them.
 -- Sent by: Readings.list
---   $1  topic        integer           id of the topic
---   $2  tag          text
---   $3  due_from_ms  double precision
---   $4  due_to_ms    double precision
---   $5  prefix       text              the prefix, for a key that equals the prefix
---   $6  prefix_from  text              the prefix and ':'
---   $7  prefix_to    text              the prefix and ';', the character after ':'
---   $8  ended_ms     bigint            of the last task of the page before
---   $9  key          text              of the last task of the page before
---   $10 generation   bigint            of the last task of the page before
---   $11 limit        bigint
+--   $1  topic        integer  id of the topic
+--   $2  due_from_ms  bigint
+--   $3  due_to_ms    bigint
+--   $4  prefix       text     the prefix, for a key that equals the prefix
+--   $5  prefix_from  text     the prefix and ':'
+--   $6  prefix_to    text     the prefix and ';', the character after ':'
+--   $7  ended_ms     bigint   of the last task of the page before
+--   $8  key          text     of the last task of the page before
+--   $9  generation   bigint   of the last task of the page before
+--   $10 limit        bigint
+--   $11 tag          text
 -- Returns: A row for each task, as JSON.
-PREPARE read_list_ended (integer, text, double precision, double precision, text, text, text, bigint, text, bigint, bigint) AS
-SELECT row_to_json(e) FROM (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND $2 = ANY (tags) AND due_ms >= $3::float8 AND due_ms <= $4::float8 AND (key = $5 OR (key >= $6 AND key < $7)) AND ended_ms >= $8::bigint AND
-        (ended_ms, key, generation) > ($8::bigint, $9, $10::bigint)
-         ORDER BY ended_ms, key, generation LIMIT $11) AS e;
+PREPARE read_list_ended (integer, bigint, bigint, text, text, text, bigint, text, bigint, bigint, text) AS
+SELECT row_to_json(e) FROM ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+        (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[1] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
+         UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+        (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[2] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
+         UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+        (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[3] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
+         UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+        (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[4] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
+         ORDER BY ended_ms, key, generation LIMIT $10) AS e;
 
 -- topic_list
 -- Returns the names of all topics.

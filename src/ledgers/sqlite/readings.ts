@@ -4,10 +4,11 @@ import type { Database } from 'better-sqlite3'
 import type { Loaded, Recount } from '../../ledger.ts'
 import type { State } from '../../task.ts'
 import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
+import { ALL_CELLS } from '../../values/cell.ts'
 import type { ListPosition } from '../../values/list-position.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import type { StepTime } from './step-time.ts'
-import { DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
+import { CLOCK_STEP_MAX_MS, DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
 import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
@@ -130,9 +131,13 @@ export class Readings {
 
   forecast(topicName: string, fromMs: number, toMs: number, stepMs: number, time: StepTime): number[] {
     const steps = new Array<number>(Math.ceil((toMs - fromMs) / stepMs)).fill(0)
+    const { nowMs } = time
+    // Overdue tasks ring now. So they are in the forecast only if now is.
+    if (nowMs >= toMs) return steps
     const rows = this.#statements.forecast.all({
       topic: this.#topicId(topicName),
-      now: time.nowMs,
+      now: nowMs,
+      first: nowMs < fromMs ? fromMs : 0,
       from: fromMs,
       to: toMs,
       step: stepMs,
@@ -174,13 +179,12 @@ export class Readings {
   #listLive(topicName: string, topic: number, query: ListQuery, time: StepTime): EntryView[] {
     const { state, tag } = query
     const isHeld = 'session = @session'
-    // A claimed task has rung, so tasks that ring much later need not be read. The clock may have been set back after a
-    // claim, so the limit is one day from now.
-    const claimed = `${isHeld} AND ring_ms <= @now + 86400000`
+    // There is no index of claimed tasks. They have rung, so tasks that ring later need not be read.
+    const claimed = `${isHeld} AND ring_ms <= @now + ${CLOCK_STEP_MAX_MS}`
     const held = state === 'claimed' ? claimed : state === 'pending' ? 'session IS NOT @session' : 'TRUE'
     const sql = `SELECT tocsin_live.* FROM tocsin_live
       ${tag === null ? '' : 'JOIN tocsin_tag USING (topic, cell, key)'}
-      WHERE topic = @topic AND ${held} ${tag === null ? '' : 'AND tag = @tag'} ${filtered(query)}
+      WHERE topic = @topic AND ${held} ${tag === null ? '' : 'AND tag = @tag'} ${filtered(query)} ${narrowed(query)}
       ${query.after === null ? '' : 'AND (ring_ms, failures, key) > (@ringMs, @failures, @after)'}
       ORDER BY ring_ms, failures, key LIMIT @limit`
     const rows = this.#database
@@ -250,6 +254,13 @@ function filtered({ prefix, dueFromMs, dueToMs }: ListQuery): string {
   return prefix === null ? due : `${due} AND (key = @prefix OR (key >= @prefixFrom AND key < @prefixTo))`
 }
 
+/** The conditions of a list of live tasks that make an index usable. They exclude no task of the list. */
+function narrowed({ prefix, dueFromMs }: ListQuery): string {
+  // An index is ordered by ring time, and a task does not ring before it is due. The keys are indexed per cell.
+  const ring = dueFromMs > 0 ? `AND ring_ms >= @dueFrom - ${CLOCK_STEP_MAX_MS}` : ''
+  return prefix === null ? ring : `${ring} AND cell IN (${ALL_CELLS.join(', ')})`
+}
+
 function parameters(topic: number, query: ListQuery): Record<string, unknown> {
   const { tag, prefix, dueFromMs, dueToMs, limit, after } = query
   const position: Partial<ListPosition> = after ?? {}
@@ -274,20 +285,25 @@ function prepareAll(database: Database) {
   const found = (sql: string) => prepare(`SELECT key FROM ${sql} ORDER BY key LIMIT ${BATCH_MAX}`).pluck()
   const live = 'tocsin_live WHERE topic = @topic AND cell = @cell AND key > @after'
   const dead = `tocsin_ended WHERE topic = @topic AND cell = @cell AND key > @after AND state = ${DEAD}`
-  const ofPrefix = '(key = @prefix OR (key >= @from AND key < @to))'
+  // The prefix itself is a key of its own, and comes before all the others. With OR, SQLite reads the whole cell.
+  const ofPrefix = (keys: string) =>
+    found(`(SELECT key FROM ${keys} AND key = @prefix
+      UNION ALL SELECT key FROM ${keys} AND key >= @from AND key < @to)`)
   return {
     topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),
     topics: prepare('SELECT name FROM tocsin_topic ORDER BY name').pluck(),
     row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?'),
+    // SQLite without statistics prefers the primary key, and then reads all ended tasks of the topic.
     lastEnded: prepare(
-      'SELECT * FROM tocsin_ended WHERE topic = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1',
+      `SELECT * FROM tocsin_ended INDEXED BY tocsin_ended_key
+      WHERE topic = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1`,
     ),
     hint: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?`),
     load: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND (ring_ms, cell, key) > (?, ?, ?)
       AND ring_ms <= ? ORDER BY ring_ms, cell, key LIMIT ?`),
     findTagged: found('tocsin_tag WHERE topic = @topic AND tag = @tag AND cell = @cell AND key > @after'),
     findTaggedDead: found(`${dead} AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))`),
-    findPrefix: { live: found(`${live} AND ${ofPrefix}`), dead: found(`${dead} AND ${ofPrefix}`) },
+    findPrefix: { live: ofPrefix(live), dead: ofPrefix(dead) },
     find: { live: found(live), dead: found(dead) },
     books: prepare('SELECT * FROM tocsin_topic WHERE id = ?'),
     held: prepare('SELECT count(*) FROM tocsin_live WHERE topic = ? AND session = ?').pluck(),
@@ -298,7 +314,6 @@ function prepareAll(database: Database) {
       FROM tocsin_topic WHERE id = ?`),
     forecast:
       prepare(`SELECT CAST((max(ring_ms, @now) - @from) / @step AS INTEGER) AS step, count(*) AS due FROM tocsin_live
-      WHERE topic = @topic AND ring_ms < @to AND max(ring_ms, @now) >= @from AND max(ring_ms, @now) < @to
-      AND session IS NOT @session GROUP BY 1`),
+      WHERE topic = @topic AND ring_ms >= @first AND ring_ms < @to AND session IS NOT @session GROUP BY 1`),
   }
 }

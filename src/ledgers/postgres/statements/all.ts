@@ -21,13 +21,10 @@ const FULL_QUERY: ListQuery = {
   after: { ringMs: 1, failures: 0, key: 'key' },
 }
 
-const tags = (count: number) => Array.from({ length: count }, () => param('tag', 'text'))
-
-const listParameters = (tagCount: number): Statement['takes'] => [
+const LIST_FILTERS: Statement['takes'] = [
   TOPIC,
-  ...tags(tagCount),
-  param('due_from_ms', 'double precision'),
-  param('due_to_ms', 'double precision'),
+  param('due_from_ms', 'bigint'),
+  param('due_to_ms', 'bigint'),
   param('prefix', 'text', 'the prefix, for a key that equals the prefix'),
   param('prefix_from', 'text', "the prefix and ':'"),
   param('prefix_to', 'text', "the prefix and ';', the character after ':'"),
@@ -38,11 +35,12 @@ const LISTS = {
     does: 'Lists live tasks in the order in which they ring. Shown with every condition; a query has some of them.',
     sentBy: 'Readings.list',
     takes: [
-      ...listParameters(4),
+      ...LIST_FILTERS,
       param('ring_ms', 'bigint', 'of the last task of the page before'),
       param('failures', 'integer', 'of the last task of the page before'),
       param('key', 'text', 'of the last task of the page before'),
       LIMIT,
+      param('tag', 'text'),
     ],
     returns: 'A row for each task, as JSON.',
     text: listLive(1, FULL_QUERY).text,
@@ -53,11 +51,12 @@ const LISTS = {
       'a query has only some of them.',
     sentBy: 'Readings.list',
     takes: [
-      ...listParameters(1),
+      ...LIST_FILTERS,
       param('ended_ms', 'bigint', 'of the last task of the page before'),
       param('key', 'text', 'of the last task of the page before'),
       param('generation', 'bigint', 'of the last task of the page before'),
       LIMIT,
+      param('tag', 'text'),
     ],
     returns: 'A row for each task, as JSON.',
     text: listEnded(1, ENDED_STATES.indexOf('done'), FULL_QUERY).text,

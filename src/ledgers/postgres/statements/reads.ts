@@ -39,14 +39,20 @@ export const TAG_NUMBERS = [1, 2, 3, 4] as const
 const page = (text: string): string => `${text} ORDER BY key LIMIT ${BATCH_MAX}`
 const LIVE_KEYS = 'SELECT key FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key > $3'
 const DEAD_KEYS = `SELECT key FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key > $3 AND state = ${DEAD}`
-const OF_PREFIX = '(key = $4 OR (key >= $5 AND key < $6))'
+
+/**
+ * Returns a page of the keys that have a prefix. The prefix itself is a key of its own, and comes before all the
+ * others. The two conditions are two queries, because with OR the planner reads the whole cell.
+ */
+const pageOfPrefix = (keys: string): string =>
+  page(`(${keys} AND key = $4) UNION ALL (${page(`${keys} AND key >= $5 AND key < $6`)})`)
 
 const find = (does: string, takes: Statement['takes'], text: string): Statement => ({
   does: `${does} A page of keys, in order.`,
   sentBy: 'Readings.find',
   takes,
   returns: 'A row for each task: key.',
-  text: page(text),
+  text,
 })
 
 export const READS = {
@@ -86,27 +92,27 @@ export const READS = {
   WHERE l.topic = $1 AND (l.ring_ms, l.cell, l.key) > ($2::bigint, $3::smallint, $4::text COLLATE "C") AND l.ring_ms <= $5
   ORDER BY l.ring_ms, l.cell, l.key LIMIT $6`,
   },
-  findLive: find('Finds the live tasks of a cell.', PAGE, LIVE_KEYS),
+  findLive: find('Finds the live tasks of a cell.', PAGE, page(LIVE_KEYS)),
   findLiveByTag: find(
     'Finds the live tasks of a cell that have a tag.',
     [...PAGE, TAG],
-    TAG_NUMBERS.map((n) => `(${page(`${LIVE_KEYS} AND tags[${n}] = $4`)})`).join(' UNION '),
+    page(TAG_NUMBERS.map((n) => `(${page(`${LIVE_KEYS} AND tags[${n}] = $4`)})`).join(' UNION ')),
   ),
   findLiveByPrefix: find(
     'Finds the live tasks of a cell that have a prefix.',
     [...PAGE, ...PREFIX],
-    `${LIVE_KEYS} AND ${OF_PREFIX}`,
+    pageOfPrefix(LIVE_KEYS),
   ),
-  findDead: find('Finds the dead tasks of a cell.', PAGE, DEAD_KEYS),
+  findDead: find('Finds the dead tasks of a cell.', PAGE, page(DEAD_KEYS)),
   findDeadByTag: find(
     'Finds the dead tasks of a cell that have a tag.',
     [...PAGE, TAG],
-    `${DEAD_KEYS} AND $4 = ANY (tags)`,
+    page(`${DEAD_KEYS} AND $4 = ANY (tags)`),
   ),
   findDeadByPrefix: find(
     'Finds the dead tasks of a cell that have a prefix.',
     [...PAGE, ...PREFIX],
-    `${DEAD_KEYS} AND ${OF_PREFIX}`,
+    pageOfPrefix(DEAD_KEYS),
   ),
   counts: {
     does: 'Returns the sums of the books, and counts the tasks that are due.',
@@ -128,15 +134,19 @@ export const READS = {
     sentBy: 'Readings.forecast',
     takes: [
       TOPIC,
-      param('from_ms', 'double precision'),
-      param('to_ms', 'double precision'),
-      param('step_ms', 'double precision'),
+      param('from_ms', 'bigint'),
+      param('to_ms', 'bigint'),
+      param('step_ms', 'bigint', 'length of a step'),
     ],
     returns: 'A row for each step that has tasks: its number from 0, how many.',
-    text: `SELECT floor((rings - $2::float8) / $4::float8)::integer AS step, count(*) FROM (
-         SELECT greatest(ring_ms, tocsin.now_ms()) AS rings FROM tocsin.live
-         WHERE topic = $1 AND ring_ms < $3::float8 AND session IS NULL
-       ) AS l WHERE rings >= $2::float8 AND rings < $3::float8 GROUP BY 1`,
+    // The bounds of ring_ms are bigint, as the column is: for other types PostgreSQL would convert the column, and read
+    // the whole topic. Overdue tasks are in the forecast only if now is, so a bound may depend on now.
+    text: `SELECT ((greatest(ring_ms, tocsin.now_ms()) - $2::bigint) / $4::bigint)::integer AS step, count(*)
+       FROM tocsin.live
+       WHERE topic = $1 AND session IS NULL
+         AND ring_ms >= CASE WHEN tocsin.now_ms() < $2::bigint THEN $2::bigint ELSE 0 END
+         AND ring_ms < CASE WHEN tocsin.now_ms() < $3::bigint THEN $3::bigint ELSE 0 END
+       GROUP BY 1`,
   },
   recount: {
     does: 'Returns the sums of the counters and the numbers of rows, both from one snapshot.',
