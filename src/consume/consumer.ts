@@ -26,7 +26,7 @@ import { Capacity, type Reservation, type SuspectReservation } from './capacity.
 import { Claimer, type ClaimerParts } from './claimer.ts'
 import { HeldClaim, type HeldTask } from './held.ts'
 import { HeldTasks, type HeldTasksParts } from './held-tasks.ts'
-import { Puller, type PullerHost } from './puller.ts'
+import { Puller, type PullerHost, reachedBy } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
 import { Reporter, type ReporterParts } from './reporter.ts'
 import { Worker, type WorkerParts } from './worker.ts'
@@ -212,7 +212,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   #reached(recordMs: number): void {
     if (recordMs === this.#recordMs) return
     this.#recordMs = recordMs
-    for (const puller of this.#pullers.values()) puller.reached(recordMs)
+    reachedBy(this.#pullers.values(), recordMs)
   }
 
   #accept(claim: HeldClaim, reservation: Reservation | null): void {

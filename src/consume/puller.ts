@@ -50,6 +50,7 @@ export interface PullerHost<R> {
 
 /** The times at which the puller must act on a cell, by reason. */
 interface CellTimes {
+  /** In the past if the cell's next task is overdue, so that the most overdue cell comes first. */
   ringMs: number
   /** The time of `ringMs` on the timetable's clock; Infinity if it is not known, or if no task waits. */
   ringRecordMs: number
@@ -122,30 +123,35 @@ export class Puller<R> {
     // The wake shows that the store is reachable again, so do not wait before the retry of a failed claim.
     times.failures = 0
     times.notBeforeMs = 0
-    const atMs = this.#clock.monotonicNow() + Math.max(0, inMs)
+    const nowMs = this.#clock.monotonicNow()
+    const atMs = nowMs + inMs
     if (atMs < times.wokenMs) {
       times.wokenMs = atMs
       times.wokenRecordMs = ringRecordMs
     }
     this.#takeWake(times)
-    if (!this.#isStopped) this.#alarm.noLaterThan(times.ringMs)
+    if (!this.#isStopped) this.#alarm.noLaterThan(Math.max(nowMs, times.ringMs))
   }
 
   /**
    * Called when a claim of any puller returned `recordMs`, the time of the timetable's clock. Makes the cells due whose
    * ring time has come by that clock. This puller's own estimate of that clock lags by up to a millisecond. Without
-   * this call, tasks with the same ring time would arrive in one batch per puller.
+   * this call, tasks with the same ring time would arrive in one batch per puller. Returns the first ring time of the
+   * cells that are due now; null if this puller has nothing new to do.
    */
-  reached(recordMs: number): void {
+  reached(recordMs: number): number | null {
     const nowMs = this.#clock.monotonicNow()
     // The timer of this puller may be due without having fired, because timers have a resolution of one millisecond.
     let isDue = this.#sleepsUntilMs <= nowMs
+    let firstMs = NEVER
     for (const times of this.#times.values()) {
-      if (times.ringRecordMs > recordMs || times.ringMs <= nowMs) continue
-      times.ringMs = nowMs
-      isDue = true
+      if (times.ringRecordMs <= recordMs && times.ringMs > nowMs) {
+        times.ringMs = nowMs + times.ringRecordMs - recordMs
+        isDue = true
+      }
+      firstMs = Math.min(firstMs, times.ringMs)
     }
-    if (isDue) this.nudge()
+    return isDue ? firstMs : null
   }
 
   /** Starts the next pass now, because capacity or configuration changed. */
@@ -227,9 +233,8 @@ export class Puller<R> {
     times.wokenMs = NEVER
     const claim = await this.#host.claim(cell, reservation)
     const nowMs = this.#clock.monotonicNow()
-    const inMs = (recordMs: number | null) =>
-      recordMs === null ? NEVER : nowMs + Math.max(0, recordMs - claim.nowMs)
-    times.ringMs = inMs(claim.nextRingMs)
+    const inMs = (recordMs: number | null) => (recordMs === null ? NEVER : nowMs + recordMs - claim.nowMs)
+    times.ringMs = passesOver(claim) ? nowMs : inMs(claim.nextRingMs)
     times.ringRecordMs = claim.nextRingMs ?? NEVER
     this.#takeWake(times)
     times.suspectMs = inMs(claim.nextSuspectMs)
@@ -293,6 +298,28 @@ export class Puller<R> {
     this.#wakeUp = null
     this.#sleepsUntilMs = NEVER
   }
+}
+
+/**
+ * Tells pullers of one topic that the timetable's clock has reached `recordMs`. The puller whose task rang first starts
+ * first: after a stall, tasks of several slots are due, and few of them may fit the capacity.
+ */
+export function reachedBy<R>(pullers: Iterable<Puller<R>>, recordMs: number): void {
+  const due: { readonly puller: Puller<R>; readonly firstMs: number }[] = []
+  for (const puller of pullers) {
+    const firstMs = puller.reached(recordMs)
+    if (firstMs !== null) due.push({ puller, firstMs })
+  }
+  if (due.length > 1) due.sort((a, b) => (a.firstMs < b.firstMs ? -1 : 1))
+  for (const { puller } of due) puller.nudge()
+}
+
+/**
+ * Returns true if the claim took tasks that rang after a task which still waits with a lower priority. That task must
+ * not put its cell before the others again and again, while tasks of higher priority arrive.
+ */
+function passesOver({ tasks, nowMs, nextRingMs }: Claim): boolean {
+  return nextRingMs !== null && nextRingMs < nowMs && tasks.some(({ ringMs }) => ringMs > nextRingMs)
 }
 
 function earliest({ ringMs, suspectMs, leaseEndMs, lookMs, notBeforeMs }: CellTimes): number {

@@ -7,7 +7,7 @@
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
 import { Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
-import { Puller, type PullerHost } from '../consume/puller.ts'
+import { Puller, type PullerHost, reachedBy } from '../consume/puller.ts'
 import type { Reporter } from '../consume/reporter.ts'
 import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
 import type { Claim, Look } from '../timetable.ts'
@@ -160,7 +160,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     try {
       claim = await store.claim(sent.at, sent.request)
       this.#reporter.poisoned(claim.poisoned)
-      if (claim.tasks.length > 0) for (const puller of this.#pullers) puller.reached(claim.nowMs)
+      if (claim.tasks.length > 0) reachedBy(this.#pullers, claim.nowMs)
       const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
       const tasks = this.#pulledTasks.of({ ...sent, claim })
       if (isWanted) admitted = await this.#pulledTasks.admit(sent.at, tasks, from)
