@@ -312,7 +312,7 @@ export const hintBugs: readonly LuaBug[] = [
     name: 'the key of a frontier plays no part',
     caughtBy: 'filling: a frontier does not go back: by time, then by cell, then by the bytes of the key',
     file: 'hints/filled-to',
-    from: 'return is_less(key, last_key)',
+    from: 'return is_before(key, last_key)',
     to: 'return false',
   },
 ]

@@ -23,10 +23,14 @@ export type GuardedChild = {
 export async function spawnGuarded(
   command: string,
   args: string[],
-  { folder, stdio }: { folder: string; stdio: StdioOptions },
+  {
+    folder,
+    stdio,
+    env = {},
+  }: { folder: string; stdio: StdioOptions; env?: Readonly<Record<string, string>> },
 ): Promise<GuardedChild> {
   // Detached: Ctrl-C in the terminal goes to the tests, which end the programs that they started.
-  const child = spawn(command, args, { cwd: folder, stdio, detached: true })
+  const child = spawn(command, args, { cwd: folder, stdio, detached: true, env: { ...process.env, ...env } })
   await once(child, 'spawn')
   const pid = child.pid!
   const guard = watchOver(pid, folder)

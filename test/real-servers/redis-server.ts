@@ -25,6 +25,8 @@ export type RedisOptions = {
   config?: Record<string, string>
   /** Also listen on a port with TLS, with a certificate for localhost and 127.0.0.1. */
   tls?: boolean
+  /** Variables of its environment, in addition to those of this process. */
+  env?: Readonly<Record<string, string>>
 }
 
 /** Starts a Redis and waits until it answers. The caller stops it: `stop()`, or `await using`. */
@@ -36,6 +38,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
       const server = new RedisServer(
         folder,
         options.config ?? {},
+        options.env ?? {},
         await freePort(),
         certificates,
         await freePort(),
@@ -83,12 +86,14 @@ export class RedisServer implements AsyncDisposable {
   readonly ca: string | undefined
 
   readonly #config: Record<string, string>
+  readonly #env: Readonly<Record<string, string>>
   readonly #log: string
   #child: GuardedChild | undefined
 
   constructor(
     folder: string,
     config: Record<string, string>,
+    env: Readonly<Record<string, string>>,
     port: number,
     certificates: Certificates | undefined,
     tlsPort: number,
@@ -100,6 +105,7 @@ export class RedisServer implements AsyncDisposable {
     this.ca = certificates?.ca
     this.tlsUrl = certificates === undefined ? undefined : `rediss://localhost:${tlsPort}`
     this.#log = join(folder, LOG)
+    this.#env = env
     this.#config = {
       bind: HOST,
       port: String(port),
@@ -134,7 +140,11 @@ export class RedisServer implements AsyncDisposable {
     const output = await open(this.#log, 'a')
     try {
       const stdio = ['ignore' as const, output.fd, output.fd]
-      this.#child = await spawnGuarded('redis-server', ['redis.conf'], { folder: this.folder, stdio })
+      this.#child = await spawnGuarded('redis-server', ['redis.conf'], {
+        folder: this.folder,
+        stdio,
+        env: this.#env,
+      })
     } catch (error) {
       throw new Error('redis-server did not start. Is it there? node scripts/provision.mjs', { cause: error })
     } finally {

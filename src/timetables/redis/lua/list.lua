@@ -8,7 +8,7 @@
 -- Reply       now, flat list of keys and scores, score and key of the position up to which the list is complete (both
 --             '' if it is complete to the end)
 -- Repeatable  yes: reads only
---@include cell claims
+--@include cell claims bytes
 
 local CHUNK = 1000
 local limit, from_score, from_key = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -28,7 +28,7 @@ local function page(lane, from)
   while #taken < 2 * limit do
     local some = redis.call('ZRANGE', lane, from, '+inf', 'BYSCORE', 'LIMIT', offset, CHUNK, 'WITHSCORES')
     for i = 1, #some, 2 do
-      local passed = from_key ~= '' and tonumber(some[i + 1]) == from and some[i] <= from_key
+      local passed = from_key ~= '' and tonumber(some[i + 1]) == from and not is_before(from_key, some[i])
       if not passed and #taken < 2 * limit then taken[#taken + 1], taken[#taken + 2] = some[i], some[i + 1] end
     end
     if #some < 2 * CHUNK then break end
@@ -42,7 +42,7 @@ local function add(lane, from, scale)
   for i = 1, #some, 2 do found[#found + 1], found[#found + 2] = some[i], some[i + 1] .. scale end
   if #some == 2 * limit then
     local key, score = found[#found - 1], tonumber(found[#found])
-    if end_score == nil or score < end_score or (score == end_score and key < end_key) then
+    if end_score == nil or score < end_score or (score == end_score and is_before(key, end_key)) then
       end_score, end_key = score, key
     end
   end

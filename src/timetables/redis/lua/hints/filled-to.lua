@@ -6,24 +6,17 @@
 -- ARGV        epoch, the frontier: ring time in ms, cell, key
 -- Reply       now, 1 recorded | 0 the epoch has changed
 -- Repeatable  yes
---@include cell epoch
+--@include cell epoch bytes
 
 if epoch ~= ARGV[1] then return { now, 0 } end
 local ring, cell, key = ARGV[2], ARGV[3], ARGV[4]
-
--- Compares byte by byte: Lua's `<` on strings depends on the server's locale.
-local function is_less(a, b)
-  local at = 1
-  while at <= #a and string.byte(a, at) == string.byte(b, at) do at = at + 1 end
-  return (string.byte(a, at) or -1) < (string.byte(b, at) or -1)
-end
 
 local last_ring, last_cell, last_key = string.match(filled, '^(%S+) (%S+) (.*)$')
 local function is_behind()
   if not last_ring then return false end
   if tonumber(ring) ~= tonumber(last_ring) then return tonumber(ring) < tonumber(last_ring) end
   if tonumber(cell) ~= tonumber(last_cell) then return tonumber(cell) < tonumber(last_cell) end
-  return is_less(key, last_key)
+  return is_before(key, last_key)
 end
 
 if not is_behind() then redis.call('HSET', META, 'filled', ring .. ' ' .. cell .. ' ' .. key) end
