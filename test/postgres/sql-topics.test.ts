@@ -5,12 +5,14 @@ import { Tocsin, type Topic } from 'tocsin'
 import { systemClock } from '../../src/clock.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { TOPICS } from '../../src/ledgers/postgres/statements/topics.ts'
 import { systemRandom } from '../../src/random.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { cellOf, type SlotBy } from '../../src/values/cell.ts'
 import { entry } from '../contract/timetable/helpers.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { openAlone } from '../fault/alone.ts'
+import { untilLockWaiters } from './lock-waiters.ts'
 
 let server: PostgresServer
 let url: string
@@ -142,11 +144,14 @@ test('a first task that is undone fixes nothing', async () => {
     await client.query('BEGIN')
     await client.query("SELECT tocsin.schedule('t', 'k', now(), '1')")
     await using same = await open()
-    // Nobody waits for it: who places keys alike goes on, who does not is refused as long as it may be fixed.
+    // Who places keys alike goes on. Who does not waits for the decision, until the timeout of its call.
     expect(await same.topic('t').cancel('never')).toMatchObject({ outcome: 'not-found' })
-    await using second = await open()
+    await using second = await Tocsin.open({ ledger: url, logger: false, callTimeout: '500ms' })
     const other = second.topic('t', { slotBy: 'prefix' })
-    await expect(other.schedule(task)).rejects.toMatchObject({ code: 'bad-topic' })
+    await expect(other.schedule(task)).rejects.toMatchObject({
+      code: 'ledger-unavailable',
+      message: expect.stringContaining('Try again'),
+    })
     await client.query('ROLLBACK')
     expect(await other.schedule(task)).toMatchObject({ outcome: 'created' })
     expect(await said()).toMatchObject([{ slot_by: 'prefix', is_placed: true }])
@@ -240,4 +245,50 @@ test("a write in a caller's transaction fixes slotBy only when the topic is crea
   await writing
   await client.query('COMMIT')
   expect(await said()).toEqual([{ name: 't', slot_by: 'prefix', merge_ms: 0, is_placed: true }])
+})
+
+/** A transaction in which another program makes 'prefix' final for the topic 't', before its commit. */
+async function placingByPrefix(): Promise<Awaited<ReturnType<typeof connected>>> {
+  const [topic] = await sql<{ id: number }>(url, 'SELECT id FROM tocsin.topic')
+  const other = await connected(url)
+  await other.query('BEGIN')
+  await other.query(TOPICS.place.text, [topic?.id, 'prefix', 0])
+  return other
+}
+
+test("a slotBy that is only announced refuses no program while another one stores 'prefix'", async () => {
+  await using worker = await open()
+  worker.topic('t').consume(async () => {})
+  await untilSaid([{ name: 't', slot_by: 'key', merge_ms: 0, is_placed: false }])
+  await using other = await placingByPrefix()
+  await using toc = await openAlone({ ledger: url })
+  const writing = toc.topic('t', { slotBy: 'prefix' }).schedule(task)
+  await Promise.race([untilLockWaiters(url, 1), writing])
+  await other.query('COMMIT')
+  expect(await writing).toMatchObject({ outcome: 'created' })
+  expect(await toc.topic('t', { slotBy: 'prefix' }).get(elsewhere)).not.toBeNull()
+})
+
+test('a task of SQL is placed by the slotBy that another program stores at the same time', async () => {
+  await using worker = await open()
+  worker.topic('t').consume(async () => {})
+  await untilSaid([{ name: 't', slot_by: 'key', merge_ms: 0, is_placed: false }])
+  await using other = await placingByPrefix()
+  const writing = scheduled(elsewhere)
+  await Promise.race([untilLockWaiters(url, 1), writing])
+  await other.query('COMMIT')
+  expect(await writing).toMatchObject([{ outcome: 'created' }])
+  await using toc = await openAlone({ ledger: url })
+  expect(await toc.topic('t', { slotBy: 'prefix' }).get(elsewhere)).not.toBeNull()
+})
+
+test('a slotBy that is final is never replaced', async () => {
+  await using toc = await open()
+  await toc.topic('t').schedule(task)
+  const final = [{ name: 't', slot_by: 'key', merge_ms: 0, is_placed: true }]
+  expect(await said()).toEqual(final)
+  const [topic] = await sql<{ id: number }>(url, 'SELECT id FROM tocsin.topic')
+  for (const { text } of [TOPICS.announce, TOPICS.place])
+    expect(await sql(url, text, [topic?.id, 'prefix', 5_000])).toEqual([])
+  expect(await said()).toEqual(final)
 })

@@ -78,7 +78,7 @@ export async function openPostgres(
         'the connection to PostgreSQL is not encrypted; add ?sslmode=verify-full',
       )
     const writes = new Writes(session)
-    const topics = new Topics(database)
+    const topics = new Topics(database, clock)
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))

@@ -22,7 +22,7 @@ import { SQL_STATES, type SqlErrorCode } from './sql-states.ts'
 import { NOTIFY_WITHIN_MS } from './statement-runner.ts'
 import { WRITES } from './statements/writes.ts'
 
-export const SQL_FUNCTIONS_VERSION = 1
+export const SQL_FUNCTIONS_VERSION = 2
 
 /** Value of the column `supersedes`: the replaced task was in flight. */
 const IN_FLIGHT = 3
@@ -255,9 +255,14 @@ const PLACE = `
         )}
       END IF;
       IF is_placing AND NOT v.is_placed THEN
-        -- Skips a row that another transaction holds: it is doing the same, and is not waited for.
+        -- Another transaction may hold the row. If it makes slot_by final, too, it is not waited for. If it may change
+        -- slot_by, it is waited for: it has locked the row FOR UPDATE, and it is short.
         UPDATE tocsin.topic t SET is_placed = true
-          WHERE t.id = (SELECT s.id FROM tocsin.topic s WHERE s.id = topic_id FOR UPDATE SKIP LOCKED);
+          WHERE t.id = (SELECT s.id FROM tocsin.topic s WHERE s.id = topic_id FOR NO KEY UPDATE SKIP LOCKED)
+          RETURNING t.slot_by INTO v.slot_by;
+        IF NOT FOUND THEN
+          SELECT t.slot_by INTO v.slot_by FROM tocsin.topic t WHERE t.id = topic_id FOR KEY SHARE;
+        END IF;
       END IF;
       cell := tocsin.cell_of(key, v.slot_by);
       SELECT m.value INTO shard FROM tocsin.meta m WHERE m.name = 'shard';

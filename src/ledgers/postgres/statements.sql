@@ -1006,12 +1006,13 @@ UPDATE tocsin.topic SET slot_by = $2, merge_ms = $3
     AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id;
 
 -- topic_slot_by
--- Returns the stored slot_by of a topic, final or not.
+-- Returns the stored slot_by of a topic, and whether it is final. Waits for a transaction that may change slot_by,
+-- and not for one that only makes it final.
 -- Sent by: Topics.placed
 --   $1  topic  integer  id of the topic
--- Returns: One row: slot_by.
+-- Returns: One row: slot_by, a boolean.
 PREPARE topic_slot_by (integer) AS
-SELECT slot_by FROM tocsin.topic WHERE id = $1;
+SELECT slot_by, is_placed FROM tocsin.topic WHERE id = $1 FOR KEY SHARE;
 
 -- topic_fixed_slot_by
 -- Returns the slot_by of a topic if it is final.

@@ -1,9 +1,13 @@
+import { type Clock, sleep } from '../../clock.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Placing, TopicCreated } from '../../ledger.ts'
 import type { Database } from './database.ts'
 import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
+
+/** The delay before the placing of a topic is stored again if another transaction has locked its row. */
+const LOCKED_MS = 50
 
 /**
  * Looks up and caches the ids of topics. An id stays valid, because a topic is never deleted. The table also stores the
@@ -12,6 +16,7 @@ import type { TopicName } from './writes.ts'
  */
 export class Topics {
   readonly #database: Database
+  readonly #clock: Clock
   readonly #known = new Map<string, number>()
   readonly #configured = new Map<
     string,
@@ -22,8 +27,9 @@ export class Topics {
   /** The mergeMs that this process last stored for each topic. */
   readonly #storedMergeMs = new Map<string, number>()
 
-  constructor(database: Database) {
+  constructor(database: Database, clock: Clock) {
     this.#database = database
+    this.#clock = clock
   }
 
   configure(name: string, placing: () => Placing, created: TopicCreated): void {
@@ -53,7 +59,7 @@ export class Topics {
 
   /**
    * Returns the topic for writing new keys. Stores the placing, and makes the stored `slotBy` final. Throws if another
-   * `slotBy` is stored and is final, or cannot be replaced now because another transaction has locked the row.
+   * `slotBy` is final.
    */
   async placed(name: string): Promise<TopicName> {
     const topic = await this.made(name)
@@ -66,17 +72,25 @@ export class Topics {
     // would reject the other node.
     await created()
     const { slotBy, mergeMs } = placing()
-    const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
-    if (rows.length > 0) {
-      this.#agreed.add(name)
-      this.#storedMergeMs.set(name, mergeMs)
-      return topic
+    const deadlineMs = this.#database.deadlineMs()
+    for (;;) {
+      const rows = await this.#database.ask('topic', TOPICS.place.text, [topic.id, slotBy, mergeMs])
+      if (rows.length > 0) {
+        this.#agreed.add(name)
+        this.#storedMergeMs.set(name, mergeMs)
+        return topic
+      }
+      // No row was updated: another slotBy is final, or another transaction has locked the row. If the stored slotBy is
+      // the same, the call does not wait for the lock.
+      const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
+      const [stored, isFinal] = row as [SlotBy | null, boolean]
+      if (stored === null || stored === slotBy) return topic
+      if (isFinal) throw otherSlotBy(name, slotBy)
+      // Another slotBy was only announced. The transaction with the lock makes it final, or replaces it by this one. So
+      // the call has to wait: a refusal could be wrong, and so could a task in the cell of this slotBy.
+      if (this.#clock.monotonicNow() + LOCKED_MS >= deadlineMs) throw undecidedSlotBy(name, stored)
+      await sleep(this.#clock, LOCKED_MS)
     }
-    // No row was updated: the stored slotBy differs, or another transaction has locked the row. This call does not wait
-    // for the lock. It only checks that the stored slotBy is not a different one.
-    const [row] = await this.#database.ask('topic', TOPICS.slotBy.text, [topic.id])
-    if (row?.[0] !== null && row?.[0] !== slotBy) throw otherSlotBy(name, slotBy)
-    return topic
   }
 
   /**
@@ -113,6 +127,14 @@ export class Topics {
   #isStored(name: string, { mergeMs }: Placing): boolean {
     return this.#storedMergeMs.get(name) === mergeMs
   }
+}
+
+function undecidedSlotBy(name: string, announced: SlotBy): TocsinError {
+  return new TocsinError(
+    'ledger-unavailable',
+    `topic '${name}': another transaction is still writing its first task, perhaps with slotBy '${announced}'; nothing was written. Try again when it is over`,
+    { field: 'slotBy' },
+  )
 }
 
 function otherSlotBy(name: string, ours: SlotBy): TocsinError {

@@ -50,11 +50,13 @@ export const TOPICS = {
     AND (slot_by IS NULL OR slot_by = $2 OR (NOT is_placed AND slot_by = 'key')) RETURNING id`,
   },
   slotBy: {
-    does: 'Returns the stored slot_by of a topic, final or not.',
+    does:
+      'Returns the stored slot_by of a topic, and whether it is final. Waits for a transaction that may change ' +
+      'slot_by, and not for one that only makes it final.',
     sentBy: 'Topics.placed',
     takes: [TOPIC],
-    returns: 'One row: slot_by.',
-    text: 'SELECT slot_by FROM tocsin.topic WHERE id = $1',
+    returns: 'One row: slot_by, a boolean.',
+    text: 'SELECT slot_by, is_placed FROM tocsin.topic WHERE id = $1 FOR KEY SHARE',
   },
   fixedSlotBy: {
     does: 'Returns the slot_by of a topic if it is final.',
