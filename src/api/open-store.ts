@@ -110,12 +110,12 @@ async function openCenter(
   const settings = redisSettings(options)
   const ledger = await openPostgresLedger(postgres, options, surroundings, false)
   try {
-    const { openRedisHints } = await import('../timetables/redis/open.ts')
+    const { openRedisHintsOrLate } = await import('../timetables/redis/open.ts')
     // Add the id of the ledger to the prefix: one Redis may serve several ledgers, and Tocsins without a ledger.
     const prefix = `${settings.prefix}:${ledger.id}`
-    const table = await openRedisHints(redis, { ...settings, prefix }, surroundings)
+    const { table, outage } = await openRedisHintsOrLate(redis, { ...settings, prefix }, surroundings)
     const makeSpare = () => polledTable(ledger, surroundings)
-    const store = new LedgerStore({ ...surroundings, table, ledger, makeSpare })
+    const store = new LedgerStore({ ...surroundings, table, ledger, makeSpare, outage })
     return { store, board: ledger.board }
   } catch (error) {
     await ledger.close()

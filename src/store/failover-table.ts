@@ -21,13 +21,18 @@ export interface Outages {
   /** Called when the shared table becomes unreachable. `spare` rings instead, and the callee has to fill it. */
   onAway(spare: HintTable, error: unknown): void
   /**
+   * Called when a probe finds that the shared table is there and refuses this process, for example because of a setting
+   * of its server. It will not recover by itself. Called once per outage and message.
+   */
+  onRefused(error: TocsinError): void
+  /**
    * Called when the shared table answers again. The callee fills the table, because its hints may be outdated or gone.
    * The table does not ring before the promise resolves. `untold` are the topics whose hints this process could not
    * write to the shared table. They include topics that this process does not consume.
    */
   onBack(untold: readonly string[]): Promise<void>
-  /** Called when the shared table rings again. */
-  onOver(): void
+  /** Called when the shared table rings again. The spare table is closed when the promise resolves. */
+  onOver(): Promise<void>
 }
 
 /**
@@ -217,6 +222,7 @@ export class FailoverTable implements HintTable {
 
   async #untilBack(): Promise<void> {
     const { signal } = this.#stop
+    const refusals = new Set<string>()
     while (!signal.aborted) {
       await sleep(this.#clock, PROBE_MS, signal)
       if (signal.aborted) return
@@ -224,8 +230,12 @@ export class FailoverTable implements HintTable {
         await this.#shared.nowMs()
         this.#isReturning = true
         await this.#outages.onBack([...this.#untold])
-      } catch {
+      } catch (error) {
         this.#isReturning = false
+        if (TocsinError.is(error, 'timetable-refused') && !refusals.has(error.message)) {
+          refusals.add(error.message)
+          this.#outages.onRefused(error)
+        }
       }
       // #isReturning is false if a call failed while the shared table was being filled. Then the state is AWAY again.
       if (this.#isReturning) break
@@ -235,8 +245,9 @@ export class FailoverTable implements HintTable {
     this.#isReturning = false
     this.#spare = null
     this.#untold.clear()
-    this.#outages.onOver()
+    const left = this.#outages.onOver()
     this.#wakeAll()
+    await left
     await spare?.close()
   }
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts'
+import type { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
 import type { Ledger, TopicCreated } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
@@ -49,6 +50,8 @@ export interface LedgerStoreParts {
   readonly table: HintTable
   /** Makes the fallback while `table` is unreachable: a hint table in this process. Absent if `table` is not shared. */
   readonly makeSpare?: () => HintTable
+  /** The error with which the shared hint table was unreachable when it was opened. Then the fallback rings at once. */
+  readonly outage?: TocsinError | null
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -95,8 +98,8 @@ export class LedgerStore implements TaskStore, StoreFeatures {
       residentMs,
       onCommitted: (topic, places) => this.#hintWriter.catchUp(topic, places),
       onError: (doing, error) => {
-        failover?.notice(error)
-        this.#report(doing, error)
+        // An outage of the shared table is logged once, when it begins, and not once per call that it fails.
+        if (failover?.notice(error) !== true) this.#report(doing, error)
       },
     })
     this.#transactionWatch = new TransactionWatch(
@@ -144,6 +147,8 @@ export class LedgerStore implements TaskStore, StoreFeatures {
       (error) => this.#report('janitor', error),
     )
     this.#janitor.start()
+    const { outage = null } = parts
+    if (outage !== null) failover?.notice(outage)
   }
 
   configure(topic: string, settings: () => Settings, created: TopicCreated = () => null): void {
@@ -312,13 +317,15 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     const { logger, clock } = this.#parts
     return new FailoverTable(table, makeSpare, clock, {
       onAway: (spare, error) => {
-        logger.warn({ error }, 'the timetable is unreachable: falling back to polling the ledger')
+        logger.warn({ error }, 'degraded: the timetable is unreachable, and tasks ring by polling the ledger')
         this.#topicFillers.fillSpare(spare)
       },
+      onRefused: (error) => logger.error({ error }, 'still degraded: the timetable cannot be used'),
       onBack: (untold) => this.#topicFillers.reconcile(untold),
       onOver: () => {
-        logger.info({}, 'the timetable is back and filled from the ledger')
-        this.#topicFillers.leaveSpare()
+        // A warning, so that the default logger also shows the end of the outage.
+        logger.warn({}, 'recovered: the timetable is back and filled from the ledger')
+        return this.#topicFillers.leaveSpare()
       },
     })
   }

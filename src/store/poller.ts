@@ -52,8 +52,10 @@ export class Poller implements Filler {
     this.#periodic.start('now')
   }
 
-  stop(): Promise<void> {
-    return this.#periodic.stop()
+  /** Polls no more. Resolves when the current poll has ended, also one that `pollNow` or `nudge` began. */
+  async stop(): Promise<void> {
+    await this.#periodic.stop()
+    await this.#stepping?.catch(() => {})
   }
 
   includes(hint: Hint): boolean {

@@ -100,12 +100,15 @@ export class TopicFillers {
     for (const [topic, jobs] of this.#byTopic) this.#poll(topic, jobs, spare)
   }
 
-  leaveSpare(): void {
+  /** Resolves when no job uses the spare table any more. */
+  async leaveSpare(): Promise<void> {
     this.#spare = null
+    const pollers: Poller[] = []
     for (const jobs of this.#byTopic.values()) {
-      void jobs.poller?.stop()
+      if (jobs.poller !== undefined) pollers.push(jobs.poller)
       delete jobs.poller
     }
+    await Promise.all(pollers.map((poller) => poller.stop()))
   }
 
   /**

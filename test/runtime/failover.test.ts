@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { HintTable } from '../../src/hint-table.ts'
 import { keysOf, place } from '../contract/timetable/helpers.ts'
+import { gate } from '../library/helpers.ts'
 import { Lives, TOPIC } from './ledger-life.ts'
 import { away } from './stand-in-tables.ts'
 
@@ -110,6 +111,36 @@ describe('when it is back', () => {
     await lives.advance(2_000)
     lives.faults.table = {}
     expect(keysOf(await lives.work(60_000))).toEqual(['a'])
+  })
+})
+
+describe('the log', () => {
+  it('has one line when it goes away and one when it is back, also if a poll of the ledger is under way then', async () => {
+    await using lives = await Lives.begin({ shared: true })
+    const { ledger, clock } = lives
+    const { passed, open } = gate()
+    let isPolling = false
+    lives.faults.table = away()
+    lives.faults.ledger = {
+      async load(topic, after, untilMs, limit) {
+        const aheadMs = untilMs - clock.now()
+        // A poll looks ahead by seconds. The sweeper does not, and the loader by an hour.
+        if (aheadMs > 0 && aheadMs < 10_000) {
+          isPolling = true
+          await passed
+        }
+        return ledger.load(topic, after, untilMs, limit)
+      },
+    }
+    await lives.advance(5_000)
+    const whileAway = lives.log.words()
+    lives.faults.table = {}
+    await lives.advance(3_000)
+    open()
+    await lives.advance(3_000)
+    expect(isPolling).toBe(true)
+    expect(whileAway).toEqual(['degraded'])
+    expect(lives.log.words()).toEqual(['degraded', 'recovered'])
   })
 })
 

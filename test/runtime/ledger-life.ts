@@ -7,7 +7,6 @@ import { systemClock } from '../../src/clock.ts'
 import { settingsOf } from '../../src/values/config.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { openSqlite } from '../../src/ledgers/sqlite/open.ts'
-import { silentLogger } from '../../src/telemetry/logger.ts'
 import { LedgerStore } from '../../src/store/ledger-store.ts'
 import type { TopicAudit } from '../../src/store.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
@@ -16,6 +15,7 @@ import type { HintTable } from '../../src/hint-table.ts'
 import { MemoryTimetable } from '../../src/timetables/memory/timetable.ts'
 import { seededRandom } from '../contract/memory-harness.ts'
 import { entry, type EntryOptions, place } from '../contract/timetable/helpers.ts'
+import { Log } from './log.ts'
 
 const START_MS = Date.UTC(2026, 0, 1)
 export const TOPIC = 'life'
@@ -54,6 +54,7 @@ class SharedMemory extends MemoryTimetable {
 
 export class Lives implements AsyncDisposable {
   readonly faults: Faults = { ledger: {}, table: {} }
+  readonly log = new Log()
   clock = new VirtualClock(START_MS)
   store!: LedgerStore
   /** As they are, without faults. */
@@ -112,7 +113,7 @@ export class Lives implements AsyncDisposable {
       table: faulty(this.table, () => faults.table),
       clock,
       random,
-      logger: silentLogger,
+      logger: this.log,
       ...(this.#isShared ? { makeSpare: () => new MemoryTimetable(clock, random) } : {}),
     })
     const settings = { ...settingsOf({}, TOPIC), residentMs: this.#residentMs }

@@ -1,11 +1,13 @@
 import type { Clock } from '../../clock.ts'
-import { describeError } from '../../errors.ts'
+import { describeError, TocsinError } from '../../errors.ts'
+import type { HintTable } from '../../hint-table.ts'
 import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 import { Caller } from './caller.ts'
 import { Connection } from './connection.ts'
 import { RedisHintTable } from './hint-table.ts'
 import { Keys } from './keys.ts'
+import { LateHintTable } from './late-hint-table.ts'
 import { checkRedisOptions, type RedisOptions } from './options.ts'
 import { RecordClock } from '../../lib/record-clock.ts'
 import { Replicas } from './replicas.ts'
@@ -35,7 +37,7 @@ export async function openRedis(
   settings: RedisSettings,
   surroundings: RedisSurroundings,
 ): Promise<RedisTimetable> {
-  const { timetable } = await connect(given, settings, surroundings, checkServer)
+  const { timetable } = await connect(given, settings, surroundings, checkServer, 'warn')
   return timetable
 }
 
@@ -49,8 +51,29 @@ export async function openRedisHints(
   surroundings: RedisSurroundings,
 ): Promise<RedisHintTable> {
   const settings = { prefix, callTimeoutMs, waitReplicas: 0 }
-  const { timetable, parts } = await connect(given, settings, surroundings, checkHintServer)
+  const { timetable, parts } = await connect(given, settings, surroundings, checkHintServer, 'info')
   return new RedisHintTable(timetable, parts)
+}
+
+/**
+ * Like `openRedisHints`, but also returns a table if Redis is unreachable, together with the error. The calls of this
+ * table fail until Redis is there. A Redis that refuses this program is an error of the configuration, and is thrown.
+ */
+export async function openRedisHintsOrLate(
+  given: RedisOptions,
+  settings: Omit<RedisSettings, 'waitReplicas'>,
+  surroundings: RedisSurroundings,
+): Promise<{ table: HintTable; outage: TocsinError | null }> {
+  // Load the scripts once for all attempts.
+  const around = { scripts: loadScripts(), ...surroundings }
+  const open = () => openRedisHints(given, settings, around)
+  try {
+    return { table: await open(), outage: null }
+  } catch (error) {
+    if (!TocsinError.is(error, 'timetable-unavailable')) throw error
+    const { lookMs } = checkRedisOptions(given, settings.callTimeoutMs)
+    return { table: new LateHintTable(lookMs, open), outage: error }
+  }
 }
 
 /** Connects, checks the server, and creates the timetable with its parts. */
@@ -59,17 +82,22 @@ async function connect(
   { prefix, callTimeoutMs, waitReplicas }: RedisSettings,
   { clock, random, logger, scripts = loadScripts() }: RedisSurroundings,
   check: typeof checkServer,
+  /**
+   * The level of the log lines about a lost connection. 'warn' if Redis is needed: the default logger shows the begin
+   * and the end of an outage. 'info' for a hint table: the store logs when it falls back to the ledger, and its return.
+   */
+  level: 'warn' | 'info',
 ): Promise<{ timetable: RedisTimetable; parts: RedisParts }> {
   const options = checkRedisOptions(given, callTimeoutMs)
   const { where, lookMs, assumeNoEviction } = options
   const onError = (error: unknown) => {
     if (!isLost)
-      logger.warn({ redis: where }, `connection to Redis lost (${describeError(error)}); reconnecting`)
+      logger[level]({ redis: where }, `connection to Redis lost (${describeError(error)}); reconnecting`)
     isLost = true
   }
   const onBack = () => {
     isLost = false
-    logger.info({ redis: where }, 'connected to Redis again')
+    logger[level]({ redis: where }, 'connected to Redis again')
   }
   let isLost = false
   const connectionParts = { clock, random, options: options.client, where, callTimeoutMs, onError }
