@@ -13,6 +13,7 @@ const PATH = [
   ['src/consume/puller.ts', 'sleeps until the next ring, claims, hands over'],
   ['src/consume/consumer.ts', 'the path from due to settled, drawn'],
   ['src/consume/capacity.ts', 'how much to claim'],
+  ['src/consume/gatherer.ts', 'collects the tasks of many claims into batches'],
   ['src/consume/worker.ts', 'from a claimed task to its verdict'],
   ['src/consume/held-tasks.ts', 'keeps leases, decides outcomes'],
   ['src/consume/settler.ts', 'records outcomes in batches'],

@@ -25,6 +25,8 @@ const CONCURRENCY_MAX = 100_000
 
 /** A consumer, or an HTTP pull, that `close` must stop. */
 export interface Stoppable {
+  /** The number of claimed tasks that wait for the other tasks of their batch. Undefined for an HTTP pull. */
+  readonly gatheredCount?: number
   stop(options: { readonly timeout: Duration }): Promise<unknown>
 }
 
@@ -92,6 +94,10 @@ export class ConsumerHandle<Out> implements Consumer {
 
   get staleCount(): number {
     return this.#running.staleCount
+  }
+
+  get gatheredCount(): number {
+    return this.#running.gatheredCount
   }
 
   /** This is an arrow function, so that `const { stop } = consumer` works. */

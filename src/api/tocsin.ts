@@ -4,7 +4,7 @@ import type { Board } from '../board.ts'
 import { type Clock, sleep, systemClock } from '../clock.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import { MemoryBoard } from '../boards/memory-board.ts'
-import { DEFAULT_CONFIG, driftOf } from '../values/config.ts'
+import { DEFAULT_CONFIG, driftOf, type TopicConfig } from '../values/config.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
 import { describeValue, TocsinError } from '../errors.ts'
 import { Announcer, EVENT_NAMES, type EventName, type TocsinEvents } from '../telemetry/events.ts'
@@ -68,6 +68,8 @@ export interface TocsinParts {
   readonly random: Random
   readonly logger: Logger
   readonly meter?: Meter | undefined
+  /** Settings that topics have unless they are set: these replace the usual defaults. */
+  readonly defaults?: TopicConfig | undefined
 }
 
 interface KnownTopic {
@@ -128,6 +130,11 @@ export class Tocsin implements AsyncDisposable {
       timetableNowMs: () => parts.store.nowMs(),
       slotsOf: (topic) => this.#slotsOf(topic),
     })
+  }
+
+  /** The number of claimed tasks that wait for the other tasks of their batch. */
+  protected get gatheredCount(): number {
+    return [...this.#consumers].reduce((sum, { gatheredCount = 0 }) => sum + gatheredCount, 0)
   }
 
   /** Reads the configuration of the topics, and joins the cluster. */
@@ -291,6 +298,7 @@ export class Tocsin implements AsyncDisposable {
       cluster.configs,
       announcer,
       logger,
+      this.#parts.defaults,
     )
     settings.onChange(() => cluster.reslotted())
     store.features.configure(

@@ -44,6 +44,7 @@ export class TopicSettings {
   readonly #configs: TopicConfigs
   readonly #announcer: Announcer
   readonly #logger: Logger
+  readonly #defaults: TopicConfig
   readonly #listeners = new Set<() => void>()
   #code: TopicConfig
   #record: TopicRecord | null
@@ -71,11 +72,13 @@ export class TopicSettings {
     configs: TopicConfigs,
     announcer: Announcer,
     logger: Logger,
+    defaults: TopicConfig = {},
   ) {
     this.#topic = topic
     this.#configs = configs
     this.#announcer = announcer
     this.#logger = logger
+    this.#defaults = defaults
     this.#isDeclared = isDeclared
     this.#code = checkConfig(code, `topic '${topic}'`)
     this.#record = configs.get(topic)
@@ -212,7 +215,7 @@ export class TopicSettings {
   #effective(code = this.#layer, live = this.#record?.live ?? {}): TopicConfig {
     // The code's `slots` and `slotBy` count only when the topic is created. After that, the record's values count.
     const asCreated = this.#record === null ? {} : { slots: this.#record.slots, slotBy: this.#record.slotBy }
-    return effectiveConfig({ ...code, ...asCreated }, live)
+    return effectiveConfig({ ...this.#defaults, ...code, ...asCreated }, live)
   }
 
   #setPendingDeclaration(declared: TopicConfig | null): void {

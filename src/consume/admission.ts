@@ -19,6 +19,8 @@ export interface AdmissionParts<Out> {
   /** Returns the settings that are in force now. */
   readonly settings: () => Settings
   readonly decode: (body: string) => Decoded<Out> | Promise<Decoded<Out>>
+  /** True if each call of the handler gets a batch of tasks, false if it gets one task. */
+  readonly batched: boolean
 }
 
 /** A task that may start, and the argument of its handler. */
@@ -51,13 +53,15 @@ export class Admission<Out> {
    * start: then its outcome is decided already. Returns a promise only if the schema is async.
    */
   admit(held: HeldTask): Admitted<Out> | null | Promise<Admitted<Out> | null> {
-    const { clock, settings, decode } = this.#parts
-    const { leaseMs, late } = settings()
+    const { clock, settings, decode, batched } = this.#parts
+    const { leaseMs, lingerMs, late } = settings()
     const nowMs = clock.monotonicNow()
     if (!isOurs(held, leaseMs, nowMs)) return this.#refuse(held, { kind: 'return' })
     const firedMs = held.claim.recordMs(nowMs)
     const behindMs = firedMs - held.entry.ringMs
-    const tooLate = lateOutcome(late, behindMs)
+    // The `late` policy is about tasks that were claimed late. The agreed wait for the other tasks of a batch is not late.
+    const gatheredMs = batched ? Math.min(lingerMs, nowMs - held.claim.answeredMs) : 0
+    const tooLate = lateOutcome(late, behindMs - gatheredMs)
     if (tooLate !== null) return this.#refuse(held, tooLate)
     this.#reporter.checkLateness(held.entry, behindMs)
     const decoded = decode(held.entry.body)

@@ -78,7 +78,40 @@ describe('capacity', () => {
 
   it('counts one batch per permit for a batch handler', () => {
     const { capacity } = capacityOf(2, { batchSize: 100 }, true)
+    const reserved = Array.from({ length: 9 }, () => reserve(capacity))
+    expect(reserved).toEqual([50, 38, 28, 21, 16, 16, 16, 15, 0])
+  })
+
+  it('is a batch per claim if smaller claims would make smaller batches: without linger', () => {
+    const { capacity } = capacityOf(2, { batchSize: 100, linger: 0 }, true)
     expect([reserve(capacity), reserve(capacity), reserve(capacity)]).toEqual([100, 100, 0])
+  })
+
+  it('is a batch per claim while a batch has room, with merge: the rest is for the next batch', () => {
+    const { capacity } = capacityOf(1, { batchSize: 100, merge: '1s' }, true)
+    expect([reserve(capacity), reserve(capacity)]).toEqual([100, 0])
+    capacity.claimed(lanes(100), 99)
+    capacity.queued = 99
+    expect([reserve(capacity), reserve(capacity)]).toEqual([100, 0])
+    capacity.claimed(lanes(100), 1)
+    capacity.queued = 100
+    expect(reserve(capacity)).toBe(0)
+  })
+
+  it('says whether more may be claimed by a time: a claim is under way, or the rate allows one', () => {
+    const { capacity } = capacityOf(10, { rate: { limit: 4, per: '1s' } })
+    expect(capacity.mayClaimBy(0)).toBe(true)
+    const limit = reserve(capacity)
+    expect([limit, capacity.mayClaimBy(0)]).toEqual([4, true])
+    capacity.claimed(lanes(4), 4)
+    expect([999, 1_000].map((atMs) => capacity.mayClaimBy(atMs))).toEqual([false, true])
+  })
+
+  it('says that nothing may be claimed while a suspect waits to run alone', () => {
+    const { capacity } = capacityOf(10)
+    capacity.acquire(1)
+    capacity.reserveAlone(noop)
+    expect(capacity.mayClaimBy(1_000)).toBe(false)
   })
 
   it('adds a prefetch of 100 ms of work at the measured rate, at most four batches', () => {

@@ -218,6 +218,13 @@ export class Capacity {
     return Math.max(nowMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
   }
 
+  /** Returns false if no claim is under way, and the rate limit or a suspect allows none before `atMs`. */
+  mayClaimBy(atMs: number): boolean {
+    if (this.#reserved > 0) return true
+    if (this.#alone !== 'no') return false
+    return this.#rateLimiter.nextMs(this.#rate(), this.#clock.monotonicNow()) <= atMs
+  }
+
   /**
    * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if the callback `whenIdle` must come
    * first.
@@ -283,12 +290,13 @@ export class Capacity {
   }
 
   /**
-   * Returns the part of the free capacity that one claim may reserve. For a batch handler, one claim may reserve all of
-   * the capacity, because full batches are cheaper.
+   * Returns the part of the free capacity that one claim may reserve. A batch handler's claim may reserve all of it if
+   * smaller claims would make more batches: with `merge` they could split the tasks of one prefix, and without `linger`
+   * no batch waits for the next claim.
    */
   #share(): number {
     const free = this.#free()
-    if (this.#batched) return free
+    if (this.#isMerging || (this.#batched && this.#settings().lingerMs === 0)) return free
     const share = Math.max(SHARE_MIN, Math.ceil(free / CLAIMS_AT_ONCE))
     return Math.min(free, share, Math.max(SHARE_LEAST, Math.ceil(2 * this.#perClaim)))
   }
@@ -301,16 +309,21 @@ export class Capacity {
 
   /** Returns how many more tasks all claims together may take. */
   #free(): number {
-    const { batchSize, mergeMs } = this.#settings()
+    const { batchSize } = this.#settings()
     if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#permits)) return 0
     const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
-    // Wait until a whole batch fits: a smaller claim could split tasks of one prefix that fit into one batch.
-    if (this.#batched && mergeMs > 0) return free >= batchSize ? free : 0
+    // The last claim of a batch may take more than the batch has room for. The rest goes into the next batch.
+    if (this.#isMerging) return free > 0 ? Math.max(free, batchSize) : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
     // No permit is free, so claim only for the prefetch. Refill the prefetch when half of it is used, not task by task.
     const gap = prefetch + free
     return gap * 2 >= prefetch ? Math.max(0, gap) : 0
+  }
+
+  /** True if a batch must not split the tasks of one prefix. */
+  get #isMerging(): boolean {
+    return this.#batched && this.#settings().mergeMs > 0
   }
 
   #prefetch(): number {

@@ -8,25 +8,27 @@
  *       │                   ▼
  *       │                 held tasks ── extend ──▶ renewer: keeps the lease until the outcome is recorded
  *       │                   │
- *       │                   ├── lanes ─────▶ queue (the prefetch) ──┐
+ *       │                   ├── lanes ─────▶ queue, or gatherer ────┐
  *       │                   └── suspect ───▶ begin, then alone ─────┤
  *       │                                                           ▼
  *       │                 worker: admission ──▶ guard ──▶ handler call ──▶ verdict
  *       │                   (lease, late policy, payload)                    │
  *       └── settle, in batches ── settler ◀── outcome ◀── held tasks ◀───────┘
  *
- * The queue is small. A queued task starts when a permit (the right to one handler call) becomes free. On stop and
- * pause, queued tasks are given back.
+ * The queue is small. A queued task starts when a permit (the right to one handler call) becomes free. For a batch
+ * handler, a gatherer takes the place of the queue and collects the tasks of many claims. On stop and pause, the tasks
+ * of both are given back.
  */
-import { cellsOfSlot, prefixOf } from '../values/cell.ts'
+import { cellsOfSlot } from '../values/cell.ts'
 import { sleep } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
 import type { RateLimiter } from '../lib/rate-limiter.ts'
 import { Capacity, type Reservation, type SuspectReservation } from './capacity.ts'
 import { Claimer, type ClaimerParts } from './claimer.ts'
-import { HeldClaim, type HeldTask } from './held.ts'
+import { Gatherer } from './gatherer.ts'
+import { HeldClaim, HeldTask } from './held.ts'
 import { HeldTasks, type HeldTasksParts } from './held-tasks.ts'
-import { Puller, type PullerHost, reachedBy } from './puller.ts'
+import { type Moment, Puller, type PullerHost, reachedBy } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
 import { Reporter, type ReporterParts } from './reporter.ts'
 import { Worker, type WorkerParts } from './worker.ts'
@@ -61,7 +63,8 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   readonly #claimer: Claimer
   readonly #heldTasks: HeldTasks
   readonly #worker: Worker<Out>
-  readonly #isOneByOne: boolean
+  /** Null if the handler gets one task per call. */
+  readonly #gatherer: Gatherer | null
   readonly #unwatch: () => void
   /** Pullers by slot. */
   readonly #pullers = new Map<number, Puller<Reservation>>()
@@ -76,7 +79,6 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
-    this.#isOneByOne = !parts.batched && parts.guard === null
     this.#capacity = new Capacity(
       parts.clock,
       parts.rateLimiter,
@@ -89,6 +91,15 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     this.#claimer = new Claimer(parts)
     this.#heldTasks = new HeldTasks(parts, this.#capacity, this.#reporter)
     this.#worker = new Worker(parts, this.#capacity, this.#heldTasks, this.#reporter, () => this.#startMore())
+    this.#gatherer = parts.batched
+      ? new Gatherer({
+          clock: parts.clock,
+          settings: parts.settings,
+          mayBring: (...by) => this.#mayBring(...by),
+          // One turn later: after a stall, replies that have arrived are read first.
+          onTime: () => this.#start(),
+        })
+      : null
     this.#unwatch = parts.store.watch(parts.topic, {
       wake: (cell, ...ring) => this.#pullers.get(cell % this.#slots)?.wake(cell, ...ring),
       fence: (cell, key, stamp, cause) => this.#heldTasks.fence(cell, key, stamp, cause),
@@ -105,6 +116,11 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#heldTasks.count
   }
 
+  /** Returns the number of claimed tasks that wait for the other tasks of their batch, or for a permit. */
+  get gatheredCount(): number {
+    return this.#gatherer?.count ?? 0
+  }
+
   /** Returns the number of tasks whose handlers answered before their timeout. */
   get finishedCount(): number {
     return this.#worker.finishedCount
@@ -119,6 +135,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   reconfigure(): void {
     if (this.#stopping !== null) return
     if (this.#parts.paused()) this.#giveBackQueue()
+    else if (this.gatheredCount > 0) this.#start()
     for (const puller of this.#pullers.values()) puller.nudge()
   }
 
@@ -169,7 +186,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   passOn(): void {
-    this.#capacity.offer()
+    this.#startMore()
   }
 
   onError(error: unknown): void {
@@ -200,7 +217,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       // The reservation of a suspect ends later, when the suspect has started.
       if (reservation !== null && (from === 'lanes' || taken === 0))
         this.#capacity.claimed(reservation, taken)
-      this.#capacity.offer()
+      this.#startMore()
     }
   }
 
@@ -218,8 +235,9 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   #accept(claim: HeldClaim, reservation: Reservation | null): void {
     this.#heldTasks.hold(claim)
     if (reservation?.from === 'suspects') return void this.#runAlone(claim.tasks[0] as HeldTask, reservation)
-    for (const held of claim.tasks) this.#queue.push(held)
-    this.#capacity.queued = this.#queue.length
+    if (this.#gatherer !== null) this.#gatherer.add(claim.tasks)
+    else for (const held of claim.tasks) this.#queue.push(held)
+    this.#countQueued()
     if (this.#takesWork()) this.#start()
     else this.#giveBackQueue()
   }
@@ -273,26 +291,40 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   #startNow(): void {
-    while (this.#queue.length > 0 && this.#capacity.freePermits > 0 && this.#takesWork()) {
+    while (this.#capacity.freePermits > 0 && this.#takesWork()) {
       // Take tasks off the queue first, because the handler starts synchronously and may pause the topic.
-      const batch = this.#isOneByOne ? null : this.#queue.splice(0, this.#callSize())
-      const one = batch === null ? this.#queue.shift() : undefined
-      this.#capacity.queued = this.#queue.length
-      if (one !== undefined) this.#worker.startOne(one)
-      else void this.#worker.perform(batch as HeldTask[])
+      const next = this.#takeNext()
+      if (next === null) return
+      this.#countQueued()
+      if (next instanceof HeldTask) this.#worker.startOne(next)
+      else void this.#worker.perform(next)
     }
   }
 
-  #callSize(): number {
-    const { batched, settings } = this.#parts
-    if (!batched) return this.#capacity.freePermits
-    const { batchSize, mergeMs } = settings()
-    return mergeMs === 0 ? batchSize : wholePrefixes(this.#queue, batchSize)
+  /** Takes the tasks that start next off the queue: one task, or the tasks of one call of a guard or batch handler. */
+  #takeNext(): HeldTask | HeldTask[] | null {
+    if (this.#gatherer !== null) return this.#gatherer.next()
+    if (this.#parts.guard === null) return this.#queue.shift() ?? null
+    return this.#queue.length === 0 ? null : this.#queue.splice(0, this.#capacity.freePermits)
   }
 
-  /** Starts queued tasks after a permit became free, then offers the remaining capacity to pullers. */
+  /** Returns true if claims may still bring tasks that ring by `by` into the batch that is being gathered. */
+  #mayBring(by: Moment, patienceMs: number): boolean {
+    const nowMs = this.#parts.clock.monotonicNow()
+    if (!this.#capacity.mayClaimBy(Math.max(by.atMs, nowMs))) return false
+    // Until then, any cell may get a task. Afterwards, only tasks that rang by then count.
+    if (nowMs < by.atMs) return true
+    for (const puller of this.#pullers.values()) if (puller.isDueBy(by, patienceMs)) return true
+    return false
+  }
+
+  #countQueued(): void {
+    this.#capacity.queued = this.#gatherer?.count ?? this.#queue.length
+  }
+
+  /** Starts queued tasks, because a permit became free or a claim ended. Offers the remaining capacity to pullers. */
   #startMore(): void {
-    if (this.#queue.length > 0) this.#start()
+    if (this.#capacity.queued > 0) this.#start()
     this.#capacity.offer()
   }
 
@@ -310,23 +342,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
   }
 
   #giveBackQueue(): void {
-    const given = this.#queue
+    const given = this.#gatherer?.takeAll() ?? this.#queue
     this.#queue = []
-    this.#capacity.queued = 0
+    this.#countQueued()
     this.#givenBackCount += given.length
     for (const held of given) this.#heldTasks.giveBack(held)
   }
-}
-
-/**
- * Returns how many queued tasks go into the next batch: at most `max`, without splitting a prefix, unless one prefix
- * has more than `max` tasks.
- */
-function wholePrefixes(queue: readonly HeldTask[], max: number): number {
-  const next = queue[max]
-  if (next === undefined) return max
-  const cut = prefixOf(next.entry.key)
-  let size = max
-  while (size > 0 && prefixOf((queue[size - 1] as HeldTask).entry.key) === cut) size--
-  return size === 0 ? max : size
 }

@@ -24,9 +24,10 @@ export class HeldClaim implements HeapMember {
   /** The number of tasks whose outcome is not recorded yet. */
   open: number
   position = -1
-  /** The time of the timetable's clock in the reply to the claim, and the monotonic time when the reply arrived. */
+  /** The monotonic time when the reply to the claim arrived. */
+  readonly answeredMs: number
+  /** The time of the timetable's clock in the reply to the claim. */
   readonly #nowMs: number
-  readonly #answeredMs: number
 
   constructor({ at, request, sentMs, claim }: AnsweredClaim, answeredMs: number) {
     this.key = request.req
@@ -36,13 +37,13 @@ export class HeldClaim implements HeapMember {
     this.tasks = claim.tasks.map((task) => new HeldTask(this, task))
     this.open = claim.tasks.length
     this.trustedUntilMs = sentMs + request.leaseMs
+    this.answeredMs = answeredMs
     this.#nowMs = claim.nowMs
-    this.#answeredMs = answeredMs
   }
 
   /** Converts a monotonic time of this process to the timetable's clock. This machine's wall clock is never read. */
   recordMs(monotonicMs: number): number {
-    return this.#nowMs + Math.max(0, Math.floor(monotonicMs - this.#answeredMs))
+    return this.#nowMs + Math.max(0, Math.floor(monotonicMs - this.answeredMs))
   }
 }
 

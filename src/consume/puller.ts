@@ -48,6 +48,12 @@ export interface PullerHost<R> {
   onError(error: unknown): void
 }
 
+/** One moment by two clocks: the monotonic clock of this process, and the timetable's clock. */
+export interface Moment {
+  readonly atMs: number
+  readonly recordMs: number
+}
+
 /** The times at which the puller must act on a cell, by reason. */
 interface CellTimes {
   /** In the past if the cell's next task is overdue, so that the most overdue cell comes first. */
@@ -95,6 +101,8 @@ export class Puller<R> {
   #isNudged = false
   #wakeUp: (() => void) | null = null
   #sleepsUntilMs = NEVER
+  /** When the claim that is under way was sent; Infinity if none is under way. */
+  #claimSentMs = NEVER
 
   constructor(clock: Clock, host: PullerHost<R>, cells: readonly number[], lookMs: number) {
     this.#clock = clock
@@ -152,6 +160,18 @@ export class Puller<R> {
       firstMs = Math.min(firstMs, times.ringMs)
     }
     return isDue ? firstMs : null
+  }
+
+  /**
+   * Returns true if tasks that ring by `by` are being claimed or wait to be claimed. The timetable's clock counts: this
+   * puller's own estimate may be late by the duration of a claim. A cell whose claim failed does not count, and neither
+   * does any cell while a claim has been under way for `patienceMs`.
+   */
+  isDueBy(by: Moment, patienceMs: number): boolean {
+    if (this.#claimSentMs + patienceMs <= this.#clock.monotonicNow()) return false
+    for (const { ringMs, ringRecordMs, failures } of this.#times.values())
+      if ((ringMs <= by.atMs || ringRecordMs <= by.recordMs) && failures === 0) return true
+    return false
   }
 
   /** Starts the next pass now, because capacity or configuration changed. */
@@ -231,7 +251,13 @@ export class Puller<R> {
 
   async #claim(cell: number, times: CellTimes, reservation: R | null): Promise<void> {
     times.wokenMs = NEVER
-    const claim = await this.#host.claim(cell, reservation)
+    this.#claimSentMs = this.#clock.monotonicNow()
+    let claim: Claim
+    try {
+      claim = await this.#host.claim(cell, reservation)
+    } finally {
+      this.#claimSentMs = NEVER
+    }
     const nowMs = this.#clock.monotonicNow()
     const inMs = (recordMs: number | null) => (recordMs === null ? NEVER : nowMs + recordMs - claim.nowMs)
     times.ringMs = passesOver(claim) ? nowMs : inMs(claim.nextRingMs)

@@ -29,8 +29,6 @@ export interface WorkerParts<Out> extends AdmissionParts<Out>, TransactionalCall
   readonly logger: Logger
   /** Called before the performer, with many tasks at once; null if the consumer has no guard. */
   readonly guard: Performer<Out> | null
-  /** True if each call of the handler gets a batch of tasks, false if it gets one task. */
-  readonly batched: boolean
   /** True if the handler's writes and the outcomes of its tasks commit in one transaction. */
   readonly isTransactional: boolean
 }

@@ -51,6 +51,7 @@ const CONFIG_FIELDS: Record<string, object> = {
     description: 'Which part of the key decides the slot of a task. Fixed at creation.',
   },
   batchSize: { type: 'integer', description: 'Most tasks in one call of a batch handler.' },
+  linger: duration('How long the first task of a batch waits for more, at most a minute.'),
   lease: duration('How long a claimed task is reserved for its consumer.'),
   timeout: duration('How long a handler may run.'),
   merge: duration('Times are rounded up to a multiple of this.'),

@@ -28,7 +28,10 @@ const PATIENCE = '1s'
  */
 const LOOK_MS = 86_400_000
 
-/** Returns a Tocsin in memory with a virtual clock. Only `advance` moves the clock. */
+/**
+ * Returns a Tocsin in memory with a virtual clock. Only `advance` moves the clock. The setting `linger` of topics is 0
+ * by default.
+ */
 export async function testTocsin(options: TestTocsinOptions = {}): Promise<TestTocsin> {
   checkOptions(options, ['now', 'patience'], 'testTocsin')
   const clock = new VirtualClock(instantMs(options.now ?? START, 'now'))
@@ -49,7 +52,9 @@ export class TestTocsin extends Tocsin {
   ) {
     const random = predictable()
     const timetable = new WatchedTimetable(clock, random, LOOK_MS)
-    super({ store: wrap(timetable), clock, random, logger: silentLogger })
+    // Claims take no virtual time, so a batch is complete without waiting, and `advance` to a due time delivers it.
+    const defaults = { linger: '0ms' }
+    super({ store: wrap(timetable), clock, random, logger: silentLogger, defaults })
     this.#clock = clock
     this.#timetable = timetable
     this.#patienceMs = patienceMs
@@ -117,7 +122,9 @@ export class TestTocsin extends Tocsin {
     let sinceMs = systemClock.monotonicNow()
     for (let calmTurns = 0; calmTurns < 2;) {
       await systemClock.turn()
-      calmTurns = this.#clock.isTurning || this.#timetable.isBusy ? 0 : calmTurns + 1
+      // Gathered tasks wait for the clock.
+      const isBusy = this.#clock.isTurning || this.#timetable.heldCount > this.gatheredCount
+      calmTurns = isBusy ? 0 : calmTurns + 1
       if (this.#timetable.steps !== steps) {
         steps = this.#timetable.steps
         sinceMs = systemClock.monotonicNow()

@@ -8,12 +8,12 @@ export class WatchedTimetable extends MemoryTimetable {
   /** The number of tasks claimed plus the number of tasks settled. */
   steps = 0
 
-  /** True while a task is claimed and its outcome is not recorded. */
-  get isBusy(): boolean {
-    return this.#held.size > 0
+  /** The number of tasks that are claimed and whose outcome is not recorded. */
+  get heldCount(): number {
+    return this.#held.size
   }
 
-  /** Forgets the tasks that are claimed now, so that `isBusy` ignores them. */
+  /** Forgets the tasks that are claimed now, so that `heldCount` ignores them. */
   stopWaiting(): void {
     this.#held.clear()
   }

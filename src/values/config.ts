@@ -4,7 +4,7 @@
  * '1m30s'). `settingsOf` converts the resulting values into the numbers that the runtime uses.
  */
 import { CELLS, type SlotBy } from './cell.ts'
-import { type Duration, durationMs, durationText } from './duration.ts'
+import { type Duration, durationMs, durationText, LONGEST_DURATION_MS } from './duration.ts'
 import { describeValue, type Json, TocsinError } from '../errors.ts'
 import { badOption, checkOptions, wholeNumber as checkWholeNumber } from './options.ts'
 import type { RetryPolicy } from './retry.ts'
@@ -20,8 +20,13 @@ export interface TopicConfig {
    * 'key' by default. Fixed when the topic is created.
    */
   readonly slotBy?: SlotBy | undefined
-  /** Maximum number of tasks per call of a batch handler: 1–10,000; 500 by default. A claim takes at most 1,000. */
+  /** Maximum number of tasks per call of a batch handler: 1–10,000; 500 by default. */
   readonly batchSize?: number | undefined
+  /**
+   * How long the first task of a batch waits for more tasks, unless the batch is full before: at most 1m, 5ms by
+   * default, 0 for no wait. It affects only batch handlers.
+   */
+  readonly linger?: Duration | undefined
   /**
    * How long a claim holds a task before another consumer may claim the task: 30s by default. The lease is extended
    * while the handler runs.
@@ -84,6 +89,7 @@ export interface Settings {
   readonly slots: number
   readonly slotBy: SlotBy
   readonly batchSize: number
+  readonly lingerMs: number
   readonly leaseMs: number
   readonly timeoutMs: number
   /** 0 if ring times are not rounded. */
@@ -100,6 +106,7 @@ export const DEFAULT_CONFIG = {
   slots: 16,
   slotBy: 'key',
   batchSize: 500,
+  linger: '5ms',
   lease: '30s',
   timeout: '5m',
   resident: '1h',
@@ -122,6 +129,7 @@ const RULES: Record<keyof TopicConfig, Rule> = {
   slots: slotCount,
   slotBy: oneOf('key', 'prefix'),
   batchSize: wholeNumber(1, 10_000),
+  linger: duration(0, 60_000),
   lease: duration(10),
   timeout: duration(1),
   merge: duration(0),
@@ -214,6 +222,7 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
     slots: full.slots ?? DEFAULT_CONFIG.slots,
     slotBy: full.slotBy ?? DEFAULT_CONFIG.slotBy,
     batchSize: full.batchSize ?? DEFAULT_CONFIG.batchSize,
+    lingerMs: ms(full.linger, 'linger'),
     leaseMs: ms(full.lease, 'lease'),
     residentMs: ms(full.resident, 'resident'),
     retentionMs: ms(full.retention, 'retention'),
@@ -301,10 +310,11 @@ function oneOf(...allowed: string[]): Rule {
   }
 }
 
-function duration(minMs: number): Rule {
+function duration(minMs: number, maxMs = LONGEST_DURATION_MS): Rule {
   return (value, path) => {
     const ms = durationMs(value as Duration, path)
     if (ms < minMs) throw bad(path, `expected at least ${durationText(minMs)}, got ${describeValue(value)}`)
+    if (ms > maxMs) throw bad(path, `expected at most ${durationText(maxMs)}, got ${describeValue(value)}`)
     return durationText(ms)
   }
 }

@@ -112,6 +112,7 @@ describe.each(COMPOSITIONS)('%s', { timeout: 60_000 }, (composition) => {
       { lease: '2m' },
       { timeout: '3m' },
       { merge: '10ms' },
+      { linger: '20ms' },
       { resident: '2h' },
       { retention: '2d' },
       { rate: { limit: 9, per: '1s' } },

@@ -20,6 +20,8 @@ export interface PlantedBug {
   readonly configEveryMs?: number
   /** It shows only where tasks are pulled. */
   readonly isPulled?: boolean
+  /** It shows only where a batch handler gets the tasks. */
+  readonly isBatched?: boolean
   /** Where the hunt starts: a seed that caught the bug before, and quickly. `npm run test:long` starts at 1. */
   readonly firstSeed?: number
 }
@@ -31,6 +33,7 @@ const LEDGER_CLAIMS = 'src/store/ledger-claims.js'
 const LEASES = 'src/store/leases.js'
 const SQLITE = 'src/ledgers/sqlite/transitions.js'
 const WORKER = 'src/consume/worker.js'
+const GATHERER = 'src/consume/gatherer.js'
 const LIVENESS = 'src/cluster/liveness.js'
 const SHARES = 'src/cluster/shares.js'
 const CONFIGS = 'src/cluster/topic-configs.js'
@@ -463,5 +466,25 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'center',
     isPulled: true,
     firstSeed: 4,
+  },
+  {
+    name: 'a pause forgets the tasks that a batch has gathered',
+    file: GATHERER,
+    find: 'return all;',
+    replace: 'return [];',
+    composition: 'redis',
+    configEveryMs: 1_000,
+    isBatched: true,
+    firstSeed: 3,
+  },
+  {
+    name: 'a batch handler gets each claim by itself',
+    file: GATHERER,
+    find: 'nowMs < openUntilMs',
+    replace: 'nowMs > openUntilMs',
+    composition: 'redis',
+    faults: ['step-node'],
+    isBatched: true,
+    firstSeed: 2,
   },
 ]

@@ -64,6 +64,22 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])('%s', (composition)
     expect(await toc.audit()).toMatchObject([{ balances: true, books: { done: 50, pending: 0 } }])
   })
 
+  test('the tasks of many cells are one call, and one transaction', async () => {
+    const calls: { tasks: number; transaction: string }[] = []
+    topic.consumeBatch(
+      async (tasks, { tx }) => {
+        const { rows } = await tx.query('SELECT pg_current_xact_id()::text AS id')
+        calls.push({ tasks: tasks.length, transaction: (rows as { id: string }[])[0]!.id })
+      },
+      { transaction: true },
+    )
+    await topic.pause()
+    await topic.scheduleMany(Array.from({ length: 200 }, (_, n) => ({ key: `k${n}`, delay: 0, payload: 0 })))
+    await topic.resume()
+    await expect.poll(async () => (await toc.audit())[0]?.books.done, SOON).toBe(200)
+    expect(calls).toEqual([{ tasks: 200, transaction: expect.stringMatching(/^\d+$/) }])
+  })
+
   test('thrown: neither; the next attempt has both', async () => {
     const attempts: number[] = []
     topic.consume(

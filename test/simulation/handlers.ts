@@ -41,7 +41,10 @@ export class Handlers {
     this.#parts = parts
   }
 
-  async one(task: Task<Payload>, { tx }: { readonly tx?: Tx } = {}): Promise<Outcome | void> {
+  async one(
+    task: Task<Payload>,
+    { tx, batch }: { readonly tx?: Tx; readonly batch?: number } = {},
+  ): Promise<Outcome | void> {
     const { recorder, chance, crash } = this.#parts
     const run = recorder.nextRun()
     const life = this.#life.name
@@ -60,6 +63,7 @@ export class Handlers {
       tags,
       priority,
       recordMs: this.#parts.recordMs(),
+      ...(batch === undefined ? {} : { batch }),
     })
     let written: number | null = null
     const end = (outcome: 'done' | 'throw' | 'retry' | 'snooze' | 'dead', delayMs: number | null = null) =>
@@ -94,7 +98,8 @@ export class Handlers {
   }
 
   async batch(tasks: readonly Task<Payload>[]): Promise<PromiseSettledResult<Outcome | void>[]> {
-    return Promise.allSettled(tasks.map((task) => this.one(task)))
+    const batch = this.#parts.recorder.nextRun()
+    return Promise.allSettled(tasks.map((task) => this.one(task, { batch })))
   }
 
   /** Not by the engine's clock: timers that it leaves behind are counted. */

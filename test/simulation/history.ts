@@ -149,6 +149,8 @@ export interface StartEvent extends Happened {
   readonly token?: string
   /** Of what was pulled: how many others came with it. */
   readonly beside?: number
+  /** The number of the call of a batch handler; undefined for other handlers. */
+  readonly batch?: number
 }
 
 /** A client outside of the cluster pulls tasks from a process, and waits. */

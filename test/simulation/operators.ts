@@ -24,12 +24,14 @@ const RESUME_AGAIN_MS = 1_000
 /** Operators who change the settings of the running topic: one alone, or several at once, on different nodes. */
 export class Operators {
   readonly #parts: OperatorsParts
+  readonly #lingers: Chance
   #marks = 0
   #isPaused = false
   #isResuming = false
 
   constructor(parts: OperatorsParts) {
     this.#parts = parts
+    this.#lingers = parts.chance.fork('lingers')
     parts.recorder.watch((event) => {
       if (event.kind !== 'record') return
       this.#isPaused = event.isPaused
@@ -84,9 +86,10 @@ export class Operators {
   #patch(kind: 'slots' | 'batchSize' | 'lease' | 'back'): LiveConfig {
     const { chance } = this.#parts
     if (kind === 'slots') return { slots: chance.pick([1, 4, 16, 64]) }
-    if (kind === 'batchSize') return { batchSize: chance.pick([1, 5, 20, 100]) }
+    if (kind === 'batchSize')
+      return { batchSize: chance.pick([1, 5, 20, 100]), linger: this.#lingers.pick([0, 5, 200, 2_000]) }
     if (kind === 'lease') return { lease: chance.pick(['2s', '3s', '4s']) }
-    return { slots: null, batchSize: null, lease: null }
+    return { slots: null, batchSize: null, linger: null, lease: null }
   }
 
   /** Continues from a version that was read elsewhere, at a process that perhaps does not know it yet. */

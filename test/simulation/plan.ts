@@ -131,11 +131,20 @@ export interface PlanOptions {
   readonly configEveryMs?: number | undefined
   /** Clients pull from the first process, for a mistake that shows only there; at random otherwise. */
   readonly isPulled?: boolean | undefined
+  /** The first process has a batch handler, for a mistake that shows only there; at random otherwise. */
+  readonly isBatched?: boolean | undefined
 }
 
 export function planOf(
   seed: number,
-  { composition: only, longShare = LONG_SHARE, faults: kinds, configEveryMs, isPulled }: PlanOptions = {},
+  {
+    composition: only,
+    longShare = LONG_SHARE,
+    faults: kinds,
+    configEveryMs,
+    isPulled,
+    isBatched,
+  }: PlanOptions = {},
 ): Plan {
   const chance = new Chance(`plan ${seed}`)
   const drawn = chance.weighted<Composition>({ center: 5, alone: 2, redis: 3, embedded: 2 })
@@ -147,7 +156,8 @@ export function planOf(
   const callEveryMs = isLong ? chance.pick([20_000, 60_000]) : chance.pick([100, 250, 500])
   const nodes = Array.from({ length: nodeCount }, (_, n) => {
     const node = nodeOf(chance.fork(`node ${n}`), n, composition, callEveryMs)
-    return isPulled === true && n === 0 ? ({ ...node, consumes: 'pull' } as const) : node
+    if (n > 0 || (isPulled !== true && isBatched !== true)) return node
+    return { ...node, consumes: isPulled === true ? 'pull' : 'batch' } as const
   })
   // Now and then nothing goes wrong: then nothing may be late, or come twice, either.
   const faultCount = chance.is(0.05)

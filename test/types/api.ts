@@ -191,6 +191,7 @@ export async function optionalTakesUndefined(): Promise<void> {
 export const backToTheCode: LiveConfig = {
   slots: null,
   batchSize: null,
+  linger: null,
   lease: null,
   timeout: null,
   merge: null,

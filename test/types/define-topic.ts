@@ -77,6 +77,7 @@ defineTopic('a', {
   slots: undefined,
   slotBy: undefined,
   batchSize: undefined,
+  linger: undefined,
   lease: undefined,
   timeout: undefined,
   merge: undefined,

@@ -7,6 +7,7 @@ import { Findings } from './findings.ts'
 import { checkRequests } from './rules/requests.ts'
 import { checkAnswers } from './rules/answers.ts'
 import { checkPulling } from './rules/pulling.ts'
+import { checkBatches } from './rules/batches.ts'
 import { checkBooks } from './rules/books.ts'
 import { checkClaims } from './rules/claims.ts'
 import { checkDeaths } from './rules/deaths.ts'
@@ -32,6 +33,7 @@ const RULES = [
   checkDeaths,
   checkStarts,
   checkHandling,
+  checkBatches,
   checkPulling,
   checkReads,
   checkEnding,
