@@ -44,8 +44,8 @@ export function instrument(path, source, firstId) {
     return switched(node, mutationsOfCondition(isLoop), () => emit(node))
   }
 
-  /** A statement that may be left out. */
-  const removable = (node) => `if (!${add(node, '')}) { ${withChildren(node)} }`
+  /** A statement that may be left out. In braces: an 'else' that follows is not of this 'if'. */
+  const removable = (node) => `{ if (!${add(node, '')}) { ${withChildren(node)} } }`
 
   /** A result that may be missing. */
   const result = (node) => (isMissing(node) ? raw(node) : switched(node, ['undefined'], () => emit(node)))
@@ -112,7 +112,7 @@ function isMissing(node) {
 /** A constructor of a subclass does not work without `super()`; a directive is no step. */
 function isRequired(node) {
   return (
-    node.directive !== undefined ||
+    typeof node.directive === 'string' ||
     (node.expression.type === 'CallExpression' && node.expression.callee.type === 'Super')
   )
 }

@@ -1,9 +1,9 @@
 /**
  * Generated mistakes in pure code: every operator, condition, literal, result and statement is changed, one at a time, and
- * the unit tests beside the source must notice. Prints a line per file, the survivors, and the score.
+ * the unit tests of pure code must notice. Prints a line per file, the survivors, and the score.
  */
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative, sep } from 'node:path'
 import { startVitest } from 'vitest/node'
@@ -13,17 +13,17 @@ import { instrument } from './instrument.mjs'
 /** In percent of all mutants. Some change nothing that a caller could see, so it cannot be all of them. */
 const SCORE_MIN = 85
 
-/** Folders of pure code, and pure files in other folders. */
+/**
+ * Folders of pure code, and pure files in other folders. The assignment of slots is pure as well, but its test compares it
+ * with an exhaustive search: it would take a minute per mutant.
+ */
 const PURE = [
   'src/lib/',
   'src/values/',
   'src/errors.ts',
   'src/task.ts',
   'src/client/lines.ts',
-  'src/cluster/assignment.ts',
   'src/cluster/liveness.ts',
-  'src/cluster/rounding.ts',
-  'src/cluster/shares.ts',
   'src/consume/rate-meter.ts',
   'src/consume/rate-share.ts',
   'src/consume/verdict.ts',
@@ -39,22 +39,20 @@ const PURE = [
 /** Runs the mutants of the files whose path contains one of `filters` (of all without any). Resolves to whether enough were noticed. */
 export async function run(filters) {
   const files = await instrumented(filters)
-  const mutants = files.flatMap(({ path, mutants }) => mutants.map((one) => ({ ...one, file: path })))
-  if (mutants.length === 0) {
+  if (files.length === 0) {
     console.error(`mutate: no file of pure code has one of these in its path: ${filters.join(', ')}`)
     return false
   }
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-mutate-'))
   try {
-    await runTests(folder, files, mutants)
-    const names = await readdir(folder)
-    const broken = names.filter((name) => name.startsWith('broken-'))
-    for (const name of broken)
-      console.error(`mutate: fails without a mutant: ${await readFile(join(folder, name), 'utf8')}`)
-    const killed = new Set(
-      names.filter((name) => name.startsWith('killed-')).map((name) => Number(name.slice(7))),
-    )
-    return report(files, killed, await reached(folder)) && broken.length === 0
+    // First the tests beside each file, with its mutants alone: they notice most of them, and soon.
+    await runTests(folder, files, testsBeside(files.map(({ path }) => path)), true)
+    await runTests(folder, files, testsBeside(await purePaths()), false)
+    const broken = await contentsOf(folder, 'broken-')
+    for (const path of broken) console.error(`mutate: fails without a mutant: ${path}`)
+    const tried = await contentsOf(folder, 'tried-')
+    const reached = new Set(tried.flatMap((text) => text.split('\n').filter(Boolean).map(Number)))
+    return report(files, new Set(await killedIn(folder)), reached) && broken.length === 0
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -81,63 +79,84 @@ async function purePaths() {
     .toSorted()
 }
 
+function testsBeside(paths) {
+  return paths.map((path) => path.replace(/\.ts$/, '.test.ts')).filter((path) => existsSync(join(root, path)))
+}
+
+/** A mutant that ends the process of its tests is noticed; the others of that file of tests still have to run. */
+async function runTests(folder, files, tests, isOwnOnly) {
+  if (tests.length === 0) return
+  do await startTests(folder, files, tests, isOwnOnly)
+  while (await buryCrashed(folder))
+}
+
 /** Vitest compiles the text with its switches in place of the file; scripts/mutate/runner.mjs turns them on. */
-async function runTests(folder, files, mutants) {
+async function startTests(folder, files, tests, isOwnOnly) {
   const texts = new Map(files.map(({ path, text }) => [join(root, path), text]))
+  const mutants = files.map(({ path, mutants: [first], mutants: { length } }) => ({
+    path,
+    first: first?.id,
+    length,
+  }))
   const vitest = await startVitest(
     'test',
     [],
     {
       root,
       watch: false,
-      include: ['src/**/*.test.ts'],
+      include: tests,
       // Mutants leave timers behind.
       setupFiles: [],
       runner: join(root, 'scripts/mutate/runner.mjs'),
-      reporters: [progress(folder, mutants.length)],
+      reporters: [progress(folder)],
       silent: true,
       maxWorkers: availableParallelism(),
-      provide: { mutation: { folder, mutants: mutants.map(({ id, file }) => ({ id, file })) } },
+      provide: { mutation: { folder, mutants, isOwnOnly } },
       // A rejection that no test awaits is a mutant's, too.
       dangerouslyIgnoreUnhandledErrors: true,
     },
-    {
-      plugins: [
-        {
-          name: 'mutants',
-          enforce: 'pre',
-          load: (id) => texts.get(id.split('?')[0]),
-        },
-      ],
-    },
+    { plugins: [{ name: 'mutants', enforce: 'pre', load: (id) => texts.get(id.split('?')[0]) }] },
   )
   await vitest.close()
-  // Tests that fail under a mutant are what is wanted here.
+  // Vitest sets it when a worker crashes; the score decides.
   process.exitCode = 0
 }
 
 /** A line per file of tests, so that a run of minutes shows where it is. */
-function progress(folder, count) {
+function progress(folder) {
   return {
     async onTestModuleEnd({ moduleId }) {
-      const killed = (await readdir(folder)).filter((name) => name.startsWith('killed-')).length
-      console.log(`${killed} of ${count} noticed after ${relative(root, moduleId)}`)
+      console.log(`${(await killedIn(folder)).length} noticed after ${relative(root, moduleId)}`)
     },
   }
 }
 
-async function reached(folder) {
-  const file = join(folder, 'reached')
-  if (!existsSync(file)) return new Set()
-  return new Set((await readFile(file, 'utf8')).split('\n').filter(Boolean).map(Number))
+/** Counts the mutants that ended their process as noticed. Returns false if there are none. */
+async function buryCrashed(folder) {
+  const ids = await contentsOf(folder, 'running-')
+  for (const id of ids) await writeFile(join(folder, `killed-${id}`), '')
+  for (const name of await readdir(folder)) if (name.startsWith('running-')) await rm(join(folder, name))
+  return ids.length > 0
 }
 
-function report(files, killed, reachedIds) {
+async function killedIn(folder) {
+  const names = await readdir(folder)
+  return names
+    .filter((name) => name.startsWith('killed-'))
+    .map((name) => Number(name.slice('killed-'.length)))
+}
+
+async function contentsOf(folder, prefix) {
+  const names = (await readdir(folder)).filter((name) => name.startsWith(prefix))
+  return Promise.all(names.map((name) => readFile(join(folder, name), 'utf8')))
+}
+
+function report(files, killed, reached) {
   console.log('\nsurvivors:')
   for (const { path, mutants } of files) {
     for (const { id, line, column, from, to } of mutants) {
       if (killed.has(id)) continue
-      const reachedBy = reachedIds.has(id) ? '' : '   (no test runs it)'
+      const reachedBy = reached.has(id) ? '' : '   (no test runs it)'
       console.log(`  ${path}:${line}:${column}  ${from}  →  ${to === '' ? '(left out)' : to}${reachedBy}`)
     }
   }

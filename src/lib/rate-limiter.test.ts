@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { RateLimiter } from './rate-limiter.ts'
 
@@ -37,6 +38,47 @@ describe('a rate limiter', () => {
     expect(rateLimiter.take(100, { limit: 50, perMs: 1_000 }, 1)).toBe(40)
     expect(rateLimiter.take(100, { limit: 5, perMs: 1_000 }, 2)).toBe(0)
     expect(rateLimiter.take(100, null, 3)).toBe(100)
+  })
+
+  it('rounds the end of a span up: between two steps, a grant is kept longer, never shorter', () => {
+    for (const atMs of [0.2, 0.999, 1, 1.001, 33.3]) {
+      const rateLimiter = new RateLimiter()
+      rateLimiter.take(10, rate, atMs)
+      expect(rateLimiter.nextMs(rate, atMs)).toBe(Math.ceil(atMs) + 1_000)
+      expect(rateLimiter.take(1, rate, atMs + 999.999)).toBe(0)
+      expect(rateLimiter.take(1, rate, Math.ceil(atMs) + 1_000)).toBe(1)
+    }
+  })
+
+  it('holds for any rate, at any times, also with grants given back', () => {
+    const step = fc.record({
+      afterMs: fc.double({ min: 0, max: 40, noNaN: true }),
+      wanted: fc.integer({ min: 0, max: 5 }),
+      unused: fc.integer({ min: 0, max: 2 }),
+    })
+    const limits = fc.record({
+      limit: fc.integer({ min: 1, max: 7 }),
+      perMs: fc.integer({ min: 1, max: 100 }),
+    })
+    fc.assert(
+      fc.property(limits, fc.array(step, { maxLength: 40 }), ({ limit, perMs }, steps) => {
+        const rateLimiter = new RateLimiter()
+        const starts: number[] = []
+        let nowMs = 0
+        for (const { afterMs, wanted, unused } of steps) {
+          nowMs += afterMs
+          const granted = rateLimiter.take(wanted, { limit, perMs }, nowMs)
+          const used = Math.max(0, granted - unused)
+          rateLimiter.giveBack(granted - used)
+          for (let n = 0; n < used; n++) starts.push(nowMs)
+          expect(starts.filter((atMs) => atMs > nowMs - perMs).length).toBeLessThanOrEqual(limit)
+        }
+        // At the time that it names, and not before, there is a grant. Sums of fractions are exact to a microsecond only.
+        const nextMs = rateLimiter.nextMs({ limit, perMs }, nowMs)
+        if (nextMs > nowMs) expect(rateLimiter.take(1, { limit, perMs }, nowMs)).toBe(0)
+        expect(rateLimiter.take(1, { limit, perMs }, Math.max(nowMs, nextMs) + 0.001)).toBe(1)
+      }),
+    )
   })
 
   it('never grants more than the limit in any span, and uses all of it', () => {
