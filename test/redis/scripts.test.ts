@@ -1,7 +1,7 @@
 /** The table of scripts agrees with the files in lua/ and with the header of each. No Redis is needed. */
 import { readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { readLua, type ScriptName, SCRIPTS } from '../../src/timetables/redis/scripts.ts'
+import { readLua, type ScriptName, type ScriptRow, SCRIPTS } from '../../src/timetables/redis/scripts.ts'
 
 const LUA = new URL('../../src/timetables/redis/lua/', import.meta.url)
 const FIELDS = ['KEYS', 'ARGV', 'Reply', 'Repeatable']
@@ -22,7 +22,7 @@ it('every file of lua/ that is not shared has a row', () => {
 })
 
 describe.each(names)('%s', (name) => {
-  const { keys, isRepeatable } = SCRIPTS[name]
+  const { keys, isRepeatable, isExpiring = false }: ScriptRow = SCRIPTS[name]
 
   it('has a header with KEYS, ARGV, reply, and whether it may be repeated', () => {
     expect([...headerOf(name).keys()]).toEqual(FIELDS)
@@ -33,7 +33,10 @@ describe.each(names)('%s', (name) => {
     const shared = keys === 'cell' ? 'cell' : 'board'
     expect(header.get('KEYS')).toMatch(new RegExp(String.raw`^${keys} \(shared/${shared}\.lua\)`))
     expect(header.get('Repeatable')).toMatch(isRepeatable ? /^yes\b/ : /^no: \w/)
-    expect(readLua(name)).toMatch(new RegExp(`^--@include ${shared}\\b`, 'm'))
+    expect(readLua(name)).toMatch(
+      new RegExp(`^--@include ${shared}${isExpiring ? ' not-after' : ''}\\b`, 'm'),
+    )
+    expect(readLua(name).includes('not-after')).toBe(isExpiring)
   })
 })
 

@@ -1,9 +1,10 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
+import { TocsinError } from '../../errors.ts'
 import type { Connection, RedisCall } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
 import type { RecordClock } from '../../lib/record-clock.ts'
-import { SCRIPTS, type ScriptName, type Scripts } from './scripts.ts'
+import { type ScriptName, type ScriptRow, SCRIPTS, type Scripts } from './scripts.ts'
 import { replyError } from './driver-errors.ts'
 
 /**
@@ -36,8 +37,34 @@ export class Caller {
     args: readonly (string | Buffer)[],
     deadlineMs = this.deadlineMs(),
   ): Promise<[nowMs: number, ...A]> {
+    const { isRepeatable, isExpiring = false }: ScriptRow = SCRIPTS[name]
+    const call: RedisCall = { operation: name, deadlineMs, isRepeatable, isExpiring }
+    if (!isExpiring) return this.#send(name, keys, args, call)
+    try {
+      return await this.#send(name, keys, [...args, this.#notAfter(deadlineMs)], call)
+    } catch (error) {
+      if (!TocsinError.is(error) || error.details.redis !== 'TOCSINLATE') throw error
+      // The script changed nothing, and its error contained Redis's time. The deadline has not passed yet, so our
+      // estimate was behind: Redis's clock was set, or another server took over. Send the call again, once.
+      return this.#send(name, keys, [...args, this.#notAfter(deadlineMs)], call)
+    }
+  }
+
+  /**
+   * Returns Redis's time at the deadline. It may be earlier than the deadline, and is never later, because the estimate
+   * of Redis's time is never ahead of Redis.
+   */
+  #notAfter(deadlineMs: number): string {
+    return String(this.#recordClock.now() + Math.floor(deadlineMs - this.#clock.monotonicNow()))
+  }
+
+  async #send<A extends readonly unknown[]>(
+    name: ScriptName,
+    keys: ScriptKeys,
+    args: readonly (string | Buffer)[],
+    call: RedisCall,
+  ): Promise<[nowMs: number, ...A]> {
     const { sha, source } = this.#scripts[name]
-    const call: RedisCall = { operation: name, deadlineMs, isRepeatable: SCRIPTS[name].isRepeatable }
     const tail = [String(keys.all.length), ...keys.all, ...args]
     let reply: unknown
     try {
@@ -45,9 +72,9 @@ export class Caller {
     } catch (error) {
       // The server does not have the script (after SCRIPT FLUSH, a restart or a failover), so nothing ran. Send the
       // source.
-      if (!isNoScript(error)) throw translated(error, name)
+      if (!isNoScript(error)) throw this.#translated(error, name)
       reply = await this.#connection.send(['EVAL', source, ...tail], call).catch((again: unknown) => {
-        throw translated(again, name)
+        throw this.#translated(again, name)
       })
     }
     const answer = reply as [number, ...A]
@@ -57,9 +84,14 @@ export class Caller {
 
   /** Sends a plain command that may be repeated. `operation` is its name in error messages. */
   async command(args: readonly string[], operation: string): Promise<unknown> {
-    const call: RedisCall = { operation, deadlineMs: this.deadlineMs(), isRepeatable: true }
+    const call: RedisCall = {
+      operation,
+      deadlineMs: this.deadlineMs(),
+      isRepeatable: true,
+      isExpiring: false,
+    }
     return this.#connection.send(args, call).catch((error: unknown) => {
-      throw translated(error, operation)
+      throw this.#translated(error, operation)
     })
   }
 
@@ -67,12 +99,18 @@ export class Caller {
   deadlineMs(): number {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
   }
+
+  #translated(error: unknown, operation: string): unknown {
+    if (!(error instanceof ErrorReply)) return error
+    const [, nowMs] = LATE.exec(error.message) ?? []
+    if (nowMs !== undefined) this.#recordClock.heard(Number(nowMs))
+    return replyError(error, operation)
+  }
 }
+
+/** Matches the reply of lua/shared/not-after.lua to a call that arrived too late, with Redis's time. */
+const LATE = /^TOCSINLATE (\d+)/
 
 function isNoScript(error: unknown): boolean {
   return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
-}
-
-function translated(error: unknown, operation: string): unknown {
-  return error instanceof ErrorReply ? replyError(error, operation) : error
 }

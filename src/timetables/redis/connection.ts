@@ -35,6 +35,11 @@ export interface RedisCall {
   readonly deadlineMs: number
   /** True if a second run does no harm. A lost reply is then 'timetable-unavailable' instead of 'unknown-outcome'. */
   readonly isRepeatable: boolean
+  /**
+   * True if the call can take effect until its deadline, and not later. If its reply is lost, the caller gets the error
+   * at the deadline: then the call has taken effect, or never will.
+   */
+  readonly isExpiring: boolean
 }
 
 /**
@@ -79,7 +84,7 @@ export class Connection {
   /** Returns the reply. Throws an error reply unchanged, and any other failure as a TocsinError. */
   async send(
     args: readonly (string | Buffer)[],
-    { operation, deadlineMs, isRepeatable }: RedisCall,
+    { operation, deadlineMs, isRepeatable, isExpiring }: RedisCall,
   ): Promise<unknown> {
     if (this.#isClosed) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
     const client = this.#client
@@ -97,10 +102,17 @@ export class Connection {
       if (error instanceof ErrorReply) throw error
       const cause =
         client === this.#client ? error : new Error('no answer in time, or not the primary any more')
+      if (isExpiring) await this.#until(deadlineMs)
       throw lostCallError(operation, true, isRepeatable, cause)
     } finally {
       cancelTimeout()
     }
+  }
+
+  async #until(deadlineMs: number): Promise<void> {
+    const { clock } = this.#parts
+    const leftMs = deadlineMs - clock.monotonicNow()
+    if (leftMs > 0) await new Promise<void>((resolve) => void clock.after(leftMs, resolve))
   }
 
   close(): void {

@@ -47,6 +47,7 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
     'timetable-refused',
     'this is a node of a Redis Cluster, which this version does not support; use a standalone Redis',
   ],
+  TOCSINLATE: ['timetable-unavailable', 'the call reached Redis too late, so nothing was written; try again'],
   TOCSINFORMAT: [
     'timetable-refused',
     'this topic was written by a newer version of Tocsin; update this process',

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 
-interface ScriptRow {
+export interface ScriptRow {
   /**
    * The keys that a call passes to the script: those of a cell, of the board, or of the board and one key more
    * (keys.ts).
@@ -9,6 +9,11 @@ interface ScriptRow {
   readonly keys: 'cell' | 'board' | 'board and tokens' | 'board and changes'
   /** True if a second run does no harm. A caller may then run the script again after a lost reply. */
   readonly isRepeatable: boolean
+  /**
+   * True for the writes of users, which must not take effect after their caller stopped waiting. The caller appends the
+   * argument that lua/shared/not-after.lua checks.
+   */
+  readonly isExpiring?: boolean
 }
 
 /**
@@ -18,16 +23,16 @@ interface ScriptRow {
  */
 export const SCRIPTS = {
   // Tasks
-  schedule: { keys: 'cell', isRepeatable: false },
-  cancel: { keys: 'cell', isRepeatable: false },
-  reschedule: { keys: 'cell', isRepeatable: false },
+  schedule: { keys: 'cell', isRepeatable: false, isExpiring: true },
+  cancel: { keys: 'cell', isRepeatable: false, isExpiring: true },
+  reschedule: { keys: 'cell', isRepeatable: false, isExpiring: true },
   claim: { keys: 'cell', isRepeatable: true },
   begin: { keys: 'cell', isRepeatable: true },
   extend: { keys: 'cell', isRepeatable: true },
   finish: { keys: 'cell', isRepeatable: true },
   settle: { keys: 'cell', isRepeatable: true },
-  replay: { keys: 'cell', isRepeatable: false },
-  purge: { keys: 'cell', isRepeatable: true },
+  replay: { keys: 'cell', isRepeatable: false, isExpiring: true },
+  purge: { keys: 'cell', isRepeatable: true, isExpiring: true },
   get: { keys: 'cell', isRepeatable: true },
   list: { keys: 'cell', isRepeatable: true },
   find: { keys: 'cell', isRepeatable: true },
@@ -54,7 +59,7 @@ export const SCRIPTS = {
   'board/change': { keys: 'board and changes', isRepeatable: false },
   'board/put-token': { keys: 'board and tokens', isRepeatable: true },
   'board/drop-token': { keys: 'board and tokens', isRepeatable: true },
-} as const satisfies Record<string, ScriptRow>
+} satisfies Record<string, ScriptRow>
 
 export type ScriptName = keyof typeof SCRIPTS
 /** The scripts of a hint table, which serves a ledger. */

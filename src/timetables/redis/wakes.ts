@@ -178,6 +178,7 @@ export class Wakes {
         operation: 'ping',
         deadlineMs: clock.monotonicNow() + callTimeoutMs,
         isRepeatable: true,
+        isExpiring: false,
       }
       this.#connection?.send(['PING'], call).catch(noop)
       if (!this.#isClosed) this.#checkLater()

@@ -4,11 +4,11 @@
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        random number from 0 to 1 for the delays of tasks whose lease expired (shared/rescue.lua), MessagePack of
---             keys
+--             keys, not after (shared/not-after.lua)
 -- Reply       now, '' if all tasks were cancelled, else a letter for each key: 'c' cancelled, 'f' in flight, 'n' not
 --             found
 -- Repeatable  no: a second run would cancel a task that was scheduled under the key in between
---@include cell tries claims lanes bury rescue
+--@include cell not-after tries claims lanes bury rescue
 
 local keys = cmsgpack.unpack(ARGV[2])
 -- First put tasks whose lease has expired back into the lanes, because they count as waiting.

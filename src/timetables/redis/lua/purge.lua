@@ -2,10 +2,10 @@
 -- Deletes dead tasks.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        keys
+-- ARGV        keys, not after (shared/not-after.lua)
 -- Reply       now, a letter for each key: 'p' purged, 'n' not found
 -- Repeatable  yes: a second run finds the tasks gone and changes nothing
---@include cell
+--@include cell not-after
 
 local scores = redis.call('ZMSCORE', DEAD, unpack(ARGV))
 local answers, gone = {}, {}

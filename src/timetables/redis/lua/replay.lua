@@ -3,10 +3,10 @@
 -- task.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        keys
+-- ARGV        keys, not after (shared/not-after.lua)
 -- Reply       now, a letter for each key: 'r' replayed, 'l' live, 'n' not found
 -- Repeatable  no: a second run answers 'l' or 'n', or revives a task that died again in between
---@include cell tries lanes
+--@include cell not-after tries lanes
 
 local graves = redis.call('HMGET', GRAVES, unpack(ARGV))
 local living = redis.call('HMGET', POOL, unpack(ARGV))

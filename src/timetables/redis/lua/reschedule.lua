@@ -4,10 +4,10 @@
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        random number from 0 to 1 for the delays of tasks whose lease expired (shared/rescue.lua), quantum in ms
 --             (times are rounded up to a multiple of it, unless it is 0), flat list of keys and times ('+ms' is a delay
---             from now, '~ms' is a shift of the ring time, a number is an instant)
+--             from now, '~ms' is a shift of the ring time, a number is an instant), not after (shared/not-after.lua)
 -- Reply       now, for each key its new due time, or -1 if it is in flight, or -2 if it is not found
 -- Repeatable  no: a second run would apply a shift again
---@include cell tries claims lanes bury rescue
+--@include cell not-after tries claims lanes bury rescue
 
 local quantum = tonumber(ARGV[2])
 local keys, whens = {}, {}

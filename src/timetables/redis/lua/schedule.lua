@@ -7,11 +7,11 @@
 -- ARGV        'replace' | 'keep', quantum in ms (times are rounded up to a multiple of it, unless it is 0), number of
 --             tasks, a lane letter for each task (a single 'n' if all are normal), '1' if any task has tags,
 --             MessagePack of two lists: keys and bodies in turn; the times, or one time for all ('+ms' is a delay from
---             now, a number is an instant)
+--             now, a number is an instant); last of all, not after (shared/not-after.lua)
 -- Reply       now, '' if all tasks were created, else a letter for each task: 'c' created, 'r' replaced, 'f' replaced
 --             in flight, 'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
 -- Repeatable  no: a second run would replace a task that was scheduled under the key in between
---@include cell tries claims lanes
+--@include cell not-after tries claims lanes
 
 local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local keys_and_bodies, whens = cmsgpack.unpack(ARGV[6])
