@@ -65,6 +65,22 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'center',
   },
   {
+    name: 'a write takes effect after its caller gave up',
+    file: 'test/simulation/link.js',
+    find: 'if (serverMs > notAfterMs) {',
+    replace: 'if (false) {',
+    composition: 'redis',
+    firstSeed: 11,
+  },
+  {
+    name: 'a write takes effect in the ledger after its caller gave up',
+    file: 'test/simulation/link.js',
+    find: 'if (serverMs > notAfterMs) {',
+    replace: 'if (false) {',
+    composition: 'center',
+    firstSeed: 23,
+  },
+  {
     name: 'one millisecond early',
     file: CELL,
     find: 'this.lanes.take(limit, nowMs, wholePrefixes)',

@@ -1,6 +1,8 @@
 import { TocsinError } from '../../src/errors.ts'
 import type { Chance } from './chance.ts'
+import type { RecordClock } from '../../src/lib/record-clock.ts'
 import type { ProcessClock } from './process-clock.ts'
+import type { MethodKind } from './remote.ts'
 import type { WorldClock } from './world-clock.ts'
 
 /** What can become of a call on a bad line. */
@@ -39,8 +41,8 @@ export interface LinkParts {
   readonly onFate: (fate: Fate) => void
   /** What the server's clock says. */
   readonly serverNow: () => number
-  /** An answer brings what the server's clock said when it was decided. */
-  readonly onHeard: (serverMs: number) => void
+  /** What the process knows of that: each answer brings what the clock said when it was decided. */
+  readonly recordClock: RecordClock
 }
 
 const LATENCY_MS = 0.6
@@ -64,11 +66,14 @@ export class Link {
 
   call<T>(
     doing: string,
-    isRepeatable: boolean,
+    kind: MethodKind,
     cells: () => readonly number[],
     effect: () => Promise<T>,
   ): Promise<T> {
-    const { clock, world, callTimeoutMs } = this.#parts
+    const { clock, world, callTimeoutMs, serverNow, recordClock } = this.#parts
+    const isRepeatable = kind === 'repeatable'
+    const isExpiring = kind === 'expiring' && Number.isFinite(callTimeoutMs)
+    const deadlineMs = clock.monotonicNow() + callTimeoutMs
     return new Promise((resolve, reject) => {
       let isSent = false
       const fail = () => reject(this.#cutOff(doing, isSent, isRepeatable))
@@ -78,37 +83,56 @@ export class Link {
           callOff()
           say()
         })
-      const failIn = (ms: number) => world.after(ms, () => answer(fail))
-      const { cutCells } = this
-      const isCut = this.state !== 'open' || (cutCells !== null && cells().some((cell) => cutCells.has(cell)))
-      if (isCut && this.state === 'silent') {
+      // The caller of a call that may still take effect hears of the broken connection at its deadline.
+      const failIn = (ms: number) => {
+        if (!isSent || !isExpiring) world.after(ms, () => answer(fail))
+      }
+      const send = (isAgain: boolean) => {
+        const { cutCells } = this
+        const isCut =
+          this.state !== 'open' || (cutCells !== null && cells().some((cell) => cutCells.has(cell)))
+        if (isCut && this.state === 'silent') {
+          isSent = true
+          return
+        }
+        const fate = isCut ? 'reset-before' : this.#fate(isRepeatable)
+        if (fate === 'reset-before') {
+          failIn(this.#latencyMs())
+          return
+        }
         isSent = true
-        return
+        if (fate === 'lost-request') return
+        const notAfterMs = isExpiring
+          ? recordClock.now() + Math.floor(deadlineMs - clock.monotonicNow())
+          : Number.POSITIVE_INFINITY
+        const arrives = () => {
+          const serverMs = serverNow()
+          const hear = (say: () => void) =>
+            clock.reach(() => {
+              recordClock.heard(serverMs)
+              say()
+            })
+          if (serverMs > notAfterMs) {
+            const refuse = () => {
+              isSent = false
+              if (isAgain) answer(fail)
+              else send(true)
+            }
+            this.#reply(fate, () => hear(refuse), failIn)
+            return
+          }
+          // Carried out whatever has become of the caller; its answer is another matter.
+          effect().then(
+            (value) => this.#reply(fate, () => hear(() => answer(() => resolve(value))), failIn),
+            (error: unknown) =>
+              this.#reply(fate, () => hear(() => answer(() => reject(error as Error))), failIn),
+          )
+        }
+        world.after(this.#arrivalInMs(fate), arrives)
+        if (fate === 'repeated')
+          world.after(this.#parts.chance.between(0, REPEATED_AFTER_MS), () => void effect().catch(() => {}))
       }
-      const fate = isCut ? 'reset-before' : this.#fate(isRepeatable)
-      if (fate === 'reset-before') {
-        failIn(this.#latencyMs())
-        return
-      }
-      isSent = true
-      if (fate === 'lost-request') return
-      const arrives = () => {
-        // Carried out whatever has become of the caller; its answer is another matter.
-        const { serverNow, onHeard } = this.#parts
-        const serverMs = serverNow()
-        const hear = (say: () => void) =>
-          answer(() => {
-            onHeard(serverMs)
-            say()
-          })
-        effect().then(
-          (value) => this.#reply(fate, () => hear(() => resolve(value)), failIn),
-          (error: unknown) => this.#reply(fate, () => hear(() => reject(error as Error)), failIn),
-        )
-      }
-      world.after(this.#arrivalInMs(fate), arrives)
-      if (fate === 'repeated')
-        world.after(this.#parts.chance.between(0, REPEATED_AFTER_MS), () => void effect().catch(() => {}))
+      send(false)
     })
   }
 

@@ -6,10 +6,10 @@ import type { MethodsOf } from './remote.ts'
 
 /** Of a timetable, as the Redis adapter sends them. */
 export const TIMETABLE_METHODS: MethodsOf<Timetable, 'close'> = {
-  schedule: 'once',
-  cancel: 'once',
-  reschedule: 'once',
-  replay: 'once',
+  schedule: 'expiring',
+  cancel: 'expiring',
+  reschedule: 'expiring',
+  replay: 'expiring',
   purge: 'repeatable',
   claim: 'repeatable',
   look: 'repeatable',
@@ -67,10 +67,10 @@ export const BOARD_METHODS: MethodsOf<Board, 'close'> = {
 
 /** Of a ledger, as the PostgreSQL adapter sends them. */
 export const LEDGER_METHODS: MethodsOf<Ledger, 'close'> = {
-  schedule: 'once',
-  cancel: 'once',
-  reschedule: 'once',
-  replay: 'once',
+  schedule: 'expiring',
+  cancel: 'expiring',
+  reschedule: 'expiring',
+  replay: 'expiring',
   purge: 'repeatable',
   claim: 'repeatable',
   begin: 'repeatable',

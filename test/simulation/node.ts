@@ -103,7 +103,7 @@ export class Node {
     const clock = new ProcessClock(world, node.skewMs, node.driftPpm)
     const chance = this.#parts.chance.fork(`life ${this.#lives}`)
     const undo = new Set<() => void>()
-    const heard = new RecordClock(clock)
+    const recordClocks = { timetable: new RecordClock(clock), ledger: new RecordClock(clock) }
     const link = (server: 'timetable' | 'ledger') =>
       new Link({
         world,
@@ -115,9 +115,7 @@ export class Node {
         onFate: this.#parts.onFate,
         serverNow: () =>
           server === 'ledger' ? this.#parts.servers.ledgerClock.now() : this.#parts.servers.tableClock.now(),
-        onHeard: (serverMs) => {
-          if (server === 'ledger') heard.heard(serverMs)
-        },
+        recordClock: recordClocks[server],
       })
     const tableLink = link('timetable')
     const ledgerLink = link('ledger')
@@ -131,7 +129,7 @@ export class Node {
       clock,
       tableLink,
       ledgerLink,
-      ledgerClock: heard,
+      ledgerClock: recordClocks.ledger,
       onDeath: (one) => undo.add(one),
       onReturn: (server, hear) => this.#lines[server].push(() => clock.reach(hear)),
     }

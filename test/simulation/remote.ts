@@ -1,7 +1,12 @@
 import type { Link } from './link.ts'
 
-/** Methods of a server, by whether a second time does nothing new. */
-export type Methods = Readonly<Record<string, 'repeatable' | 'once'>>
+/**
+ * repeatable: a second time does nothing new. once: is never sent twice. expiring: neither sent twice, nor carried out
+ * after its caller gave up.
+ */
+export type MethodKind = 'repeatable' | 'once' | 'expiring'
+
+export type Methods = Readonly<Record<string, MethodKind>>
 
 type AsyncMethod<T> = {
   [Name in keyof T]: T[Name] extends (...args: never[]) => Promise<unknown> ? Name : never
@@ -9,7 +14,7 @@ type AsyncMethod<T> = {
 
 /** Every method of a port that returns a promise: one that is missing, or that the port does not have, does not compile. */
 export type MethodsOf<Port, Except extends keyof Port = never> = Readonly<
-  Record<Exclude<AsyncMethod<Port>, Except>, 'repeatable' | 'once'>
+  Record<Exclude<AsyncMethod<Port>, Except>, MethodKind>
 >
 
 /**
@@ -28,7 +33,7 @@ export function remote<T extends object>(target: T, link: Link, methods: Methods
       const call = (...args: unknown[]) =>
         link.call(
           String(name),
-          kind === 'repeatable',
+          kind,
           () => cellsOf(args),
           () => (value as (...args: unknown[]) => Promise<unknown>).apply(target, args),
         )

@@ -137,7 +137,7 @@ export class Servers {
       transact: async (work, signal) => {
         await link.call(
           'begin',
-          true,
+          'repeatable',
           () => [],
           async () => {},
         )
@@ -148,14 +148,14 @@ export class Servers {
               settle: (...args) =>
                 link.call(
                   'settle',
-                  true,
+                  'repeatable',
                   () => [],
                   () => settle(...args),
                 ),
               hold: (...args) =>
                 link.call(
                   'hold',
-                  true,
+                  'repeatable',
                   () => [],
                   () => hold(...args),
                 ),
@@ -165,7 +165,7 @@ export class Servers {
         // Committed or not, its answer has to come back.
         await link.call(
           'commit',
-          true,
+          'repeatable',
           () => [],
           async () => {},
         )

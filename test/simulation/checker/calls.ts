@@ -1,5 +1,8 @@
 import type { CallEvent, Event, ReturnEvent, WriteEvent } from '../history.ts'
 
+/** In this time a process hears an answer of each server again, and with it what the server's clock says. */
+const HEARD_WITHIN_MS = 20_000
+
 /** The face's view of one call. */
 export interface CallRecord {
   readonly call: CallEvent
@@ -17,6 +20,8 @@ export class Calls {
   readonly inTransactions: CallRecord[] = []
   /** Of which at least one write took effect: they were committed. */
   readonly committed = new Set<number>()
+  /** When the clock of a server was set. */
+  readonly #stepsMs: number[] = []
 
   constructor(events: readonly Event[]) {
     const byNumber = new Map<number, CallRecord>()
@@ -35,8 +40,13 @@ export class Calls {
         if (event.version !== null) push(this.writesByVersion, event.version, event)
         push(this.#writes, groupOf(event), event)
         if (event.tx !== null) this.committed.add(event.tx)
-      }
+      } else if (event.kind === 'fault' && event.fault.startsWith('step-')) this.#stepsMs.push(event.trueMs)
     }
+  }
+
+  /** True if the clock of a server was set while the call was under way, or shortly before. */
+  isClockSetAround(call: CallEvent, untilMs: number): boolean {
+    return this.#stepsMs.some((atMs) => atMs > call.trueMs - HEARD_WITHIN_MS && atMs < untilMs)
   }
 
   /** What may have been its effect: of the same process, key, kind and transaction, while it was under way. */

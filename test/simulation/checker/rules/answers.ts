@@ -1,9 +1,9 @@
 /**
- * I1, I2, I4, I5, I6, I9: a caller is told what the truth did, once it did it. 'unknown-outcome' says nothing; any other
- * error says that nothing happened.
+ * I1, I2, I4, I5, I6, I9: a caller is told what the truth did, once it did it. 'unknown-outcome' says that it was done, or
+ * never will be; any other error says that nothing happened.
  */
 import type { Op, ReturnEvent, WriteEvent } from '../../history.ts'
-import type { CallRecord } from '../calls.ts'
+import type { CallRecord, Calls } from '../calls.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
 
@@ -19,7 +19,7 @@ export function checkAnswers({ calls }: Truth, findings: Findings): void {
     const { call, returned } = record
     if (call.op === 'get' || returned === null) continue
     const writes = calls.writesOf(record)
-    if (call.op === 'schedule') checkSchedule(record, returned, writes, calls.committed, findings)
+    if (call.op === 'schedule') checkSchedule(record, returned, writes, calls, findings)
     else if (returned.error === null && returned.outcome !== null) {
       // Rolled back, as far as the history shows.
       if (call.tx !== null && !calls.committed.has(call.tx)) continue
@@ -46,13 +46,21 @@ function checkSchedule(
   { call }: CallRecord,
   returned: ReturnEvent,
   writes: readonly WriteEvent[],
-  committed: ReadonlySet<number>,
+  calls: Calls,
   findings: Findings,
 ): void {
   const what = `schedule of ${call.key} ${call.version} by ${call.life}`
   const tell = (invariant: string, why: string): void =>
     findings.add(invariant, returned.seq, `${what} ${why}`)
   const write = writes[0]
+  // The latest time of a call is told by the server's clock. Where that is set back, a late call may be in time.
+  if (
+    call.tx === null &&
+    write !== undefined &&
+    write.seq > returned.seq &&
+    !calls.isClockSetAround(call, write.trueMs)
+  )
+    tell('I6', `answered ${returned.error ?? said(returned)} before it took effect at seq ${write.seq}`)
   if (returned.error !== null) {
     const isNothing = write === undefined || write.outcome === 'kept'
     if (returned.error !== 'unknown-outcome' && !isNothing)
@@ -60,14 +68,12 @@ function checkSchedule(
     return
   }
   if (write === undefined) {
-    if (call.tx === null || committed.has(call.tx))
+    if (call.tx === null || calls.committed.has(call.tx))
       tell(returned.outcome === 'kept' ? 'I6' : 'I1', `answered ${said(returned)}, but was never written`)
     return
   }
   if (write.key !== call.key || write.seq < call.seq)
     tell('I2', `was written as ${write.key} at seq ${write.seq}; it was called at seq ${call.seq}`)
-  if (call.tx === null && write.seq > returned.seq)
-    tell('I6', `answered ${said(returned)} before it took effect at seq ${write.seq}`)
   if (returned.outcome === null) return
   if (!isAnswer(write, returned) || write.inFlight !== returned.inFlight)
     tell('I6', `answered ${said(returned)}, but the truth said ${said(write)}`)
