@@ -164,6 +164,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'ms bigint': FIRST_MS,
   'ms bigint[]': each(String(FIRST_MS)),
   'name text': 'large',
+  'not_after_ms bigint': null,
   'notify_within_ms bigint': 0,
   'patch text': '{}',
   'payload text': '',

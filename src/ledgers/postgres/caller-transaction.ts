@@ -98,7 +98,13 @@ export class CallerTransaction implements LedgerTransaction {
     await this.#parts.checkLedger(this.#client, this.#query)
     const transactionId = await idRead
     return work(
-      { query: this.#query, lockTimeoutMs: null, transactionId, notifyWithinMs: NOTIFY_WITHIN_MS },
+      {
+        query: this.#query,
+        lockTimeoutMs: null,
+        transactionId,
+        notAfterMs: null,
+        notifyWithinMs: NOTIFY_WITHIN_MS,
+      },
       topic,
     )
   }

@@ -1,8 +1,9 @@
 import type { Pool, PoolClient } from 'pg'
-import { type Clock, withDeadline } from '../../clock.ts'
+import { type Clock, sleep, withDeadline } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import { RecordClock } from '../../lib/record-clock.ts'
-import { isLockTimeout, isRetryable, toTocsinError } from './driver-errors.ts'
+import type { CancelRequests } from './cancel-request.ts'
+import { isLockTimeout, isRetryable, toTocsinError, tooLateAt } from './driver-errors.ts'
 import { asStep } from './prepared-steps.ts'
 import type { StatementRunner } from './statement-runner.ts'
 
@@ -28,6 +29,11 @@ export interface StatementCall {
   readonly deadlineMs: number
   /** True if the statement may be sent again after a lost answer, because the second run changes nothing. */
   readonly isRepeatable: boolean
+  /**
+   * True for the writes of users: the statement takes effect before the deadline, or never. If its answer is lost, the
+   * caller gets the error at the deadline, and may then write the same key again.
+   */
+  readonly isExpiring?: boolean
   /** True if the statement waits for row locks until the deadline, instead of for BATCH_LOCK_TIMEOUT_MS. */
   readonly isPatient?: boolean
 }
@@ -46,6 +52,7 @@ export class Database {
   readonly #clock: Clock
   readonly #callTimeoutMs: number
   readonly #notifyWithinMs: number
+  readonly #cancels: CancelRequests
   readonly types: TypeParsers
   /** Host, port and database, for error messages. */
   readonly where: string
@@ -58,7 +65,9 @@ export class Database {
     clock: Clock,
     { callTimeoutMs, notifyWithinMs }: { readonly callTimeoutMs: number; readonly notifyWithinMs: number },
     where: string,
+    cancels: CancelRequests,
   ) {
+    this.#cancels = cancels
     this.#notifyWithinMs = notifyWithinMs
     this.#pool = pool
     this.#clock = clock
@@ -85,9 +94,18 @@ export class Database {
       // At least 1, because PostgreSQL takes a lock_timeout of 0 as no limit.
       lockTimeoutMs: Math.max(1, Math.floor(lockTimeoutMs)),
       transactionId: null,
+      notAfterMs: call.isExpiring === true ? this.#notAfterMs(call) : null,
       notifyWithinMs: this.#notifyWithinMs,
       query: (text, values) => this.query(text, values, call),
     }
+  }
+
+  /**
+   * Returns PostgreSQL's time at the deadline. It may be earlier than the deadline, and is never later, because the
+   * estimate of PostgreSQL's time is never ahead of PostgreSQL.
+   */
+  #notAfterMs({ deadlineMs }: StatementCall): number {
+    return this.recordClock.now() + Math.floor(deadlineMs - this.#clock.monotonicNow())
   }
 
   /**
@@ -122,6 +140,8 @@ export class Database {
       try {
         return await this.#within(call, async (client) => (await client.query(statement)).rows as unknown[][])
       } catch (error) {
+        const atMs = tooLateAt(error)
+        if (atMs !== null) this.recordClock.heard(atMs)
         if (!isRetryable(error) || tries === TRIES) throw this.#errorOf(error, call, true)
       }
     }
@@ -141,7 +161,6 @@ export class Database {
 
   async #within<T>(call: StatementCall, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#connect(call)
-    let isReusable = false
     // A connection that breaks between two statements emits an 'error' event. Without a listener, the event would end
     // the process.
     const onError = () => {}
@@ -150,17 +169,34 @@ export class Database {
       const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
       const late = () => new Error('no answer in time')
       const result = await withDeadline(this.#clock, leftMs, work(client), late)
-      isReusable = true
+      client.off('error', onError)
+      client.release()
       return result
     } catch (error) {
-      // After an error of the statement itself, the connection is still usable.
-      isReusable = isStatementError(error)
-      throw isReusable ? error : this.#errorOf(error, call, true)
-    } finally {
-      client.off('error', onError)
-      client.release(isReusable ? undefined : true)
-      if (!isReusable) destroy(client)
+      if (isStatementError(error)) {
+        // The connection is still usable.
+        client.off('error', onError)
+        client.release()
+        throw error
+      }
+      void this.#giveUp(client)
+      // Without an answer, the server may still run the statement. Once the server has ended the connection, it cannot.
+      if (call.isExpiring === true && !hasServerEnded(error)) await this.#until(call.deadlineMs)
+      throw this.#errorOf(error, call, true)
     }
+  }
+
+  /** Asks the server to cancel the statement that runs on the connection, and destroys the connection. */
+  async #giveUp(client: PoolClient): Promise<void> {
+    // The connection stays until the server has the request: behind PgBouncer, the request finds the statement by it.
+    await this.#cancels.send(client)
+    client.release(true)
+    destroy(client)
+  }
+
+  async #until(deadlineMs: number): Promise<void> {
+    const leftMs = deadlineMs - this.#clock.monotonicNow()
+    if (leftMs > 0) await sleep(this.#clock, leftMs)
   }
 
   async #connect(call: StatementCall): Promise<PoolClient> {
@@ -179,9 +215,14 @@ export class Database {
   }
 
   #errorOf(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
-    // Deadlocks, serialization failures and lock timeouts are returned unchanged, so that the callers of this class can
+    // Deadlocks, serialization failures, lock timeouts and writes that came too late are returned unchanged, so that the callers of this class can
     // recognize them.
-    if (!TocsinError.is(error) && isSent && (isRetryable(error) || isLockTimeout(error))) return error
+    if (
+      !TocsinError.is(error) &&
+      isSent &&
+      (isRetryable(error) || isLockTimeout(error) || tooLateAt(error) !== null)
+    )
+      return error
     return toTocsinError(error, this.where, doing, isRepeatable, isSent)
   }
 }
@@ -189,6 +230,12 @@ export class Database {
 function isStatementError(error: unknown): boolean {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown }
   return typeof code === 'string' && severity === 'ERROR'
+}
+
+/** Returns true if the server said that it ends the connection. Its statement does not go on. */
+function hasServerEnded(error: unknown): boolean {
+  const { severity } = (error ?? {}) as { severity?: unknown }
+  return severity === 'FATAL' || severity === 'PANIC'
 }
 
 /** Closes the socket at once. A regular end of the connection would wait for the server, possibly for ever. */

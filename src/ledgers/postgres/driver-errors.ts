@@ -1,6 +1,7 @@
 /** Translates errors of PostgreSQL and of its driver into errors of Tocsin that say what to do. */
 import { describeError, TocsinError } from '../../errors.ts'
 import { badTx } from '../../values/tx.ts'
+import { TOO_LATE } from './sql-states.ts'
 
 /**
  * The maximum number of nested errors in which the SQLSTATE is searched for: ORMs wrap the driver's error in their own
@@ -36,6 +37,16 @@ export function isTransactionAborted(error: unknown): boolean {
  */
 export function isLockTimeout(error: unknown): boolean {
   return sqlStateOf(error) === '55P03'
+}
+
+/**
+ * Returns PostgreSQL's time if a write came too late, and so wrote nothing (tocsin.in_time). Returns null for any other
+ * error.
+ */
+export function tooLateAt(error: unknown): number | null {
+  if (sqlStateOf(error) !== TOO_LATE) return null
+  const atMs = Number((error as { detail?: unknown }).detail)
+  return Number.isFinite(atMs) ? atMs : null
 }
 
 /**
@@ -98,6 +109,11 @@ export function toTocsinError(
     return fail(
       'ledger-unavailable',
       `${doing}: another transaction on ${where} holds this task; nothing was written. Try again when it is over`,
+    )
+  if (state === TOO_LATE)
+    return fail(
+      'ledger-unavailable',
+      `${doing}: it reached ${where} too late, so nothing was written; try again`,
     )
   if (state === '53100')
     return fail('ledger-full', `${where}: its disk is full (${says}); nothing was written`)

@@ -97,6 +97,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
       query: async (text, values) => (await this.#query(textFor(text), values)).rows,
       lockTimeoutMs: LOCK_TIMEOUT_MS,
       transactionId: null,
+      notAfterMs: null,
       notifyWithinMs: 0,
     }
     const answers = await writes.settle(runner, topic, settlements)

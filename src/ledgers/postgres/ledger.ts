@@ -32,13 +32,13 @@ import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import { type BatchAnswer, type BatchKind, type Batcher, Failure, Later } from '../../lib/batcher.ts'
 import { PostgresBoard } from './board.ts'
-import type { Database } from './database.ts'
+import type { Database, StatementCall } from './database.ts'
 import type { HandlerTransactions } from './handler-transactions.ts'
 import type { Listener } from './listener.ts'
 import { Readings } from './readings.ts'
 import type { CallerTransactions } from './caller-transactions.ts'
 import type { Topics } from './topics.ts'
-import { isLockTimeout, toTocsinError } from './driver-errors.ts'
+import { isLockTimeout, toTocsinError, tooLateAt } from './driver-errors.ts'
 import { TOPICS } from './statements/topics.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { WRITES } from './statements/writes.ts'
@@ -448,6 +448,25 @@ export class PostgresLedger implements Ledger {
   }
 
   /**
+   * Runs a statement that may say that it came too late. Then it wrote nothing. If the deadline has not passed, our
+   * estimate of PostgreSQL's time was behind: PostgreSQL's clock was set, or another server took over. The answer had
+   * PostgreSQL's time, so the statement is sent again, once.
+   */
+  async #inTime<T>(call: StatementCall, work: (runner: StatementRunner) => Promise<T>): Promise<T> {
+    const { database } = this.#parts
+    try {
+      return await work(database.runner(call))
+    } catch (error) {
+      if (tooLateAt(error) === null) throw error
+    }
+    return work(database.runner(call)).catch((error: unknown) => {
+      throw tooLateAt(error) === null
+        ? error
+        : toTocsinError(error, database.where, call.doing, call.isRepeatable, true)
+    })
+  }
+
+  /**
    * Runs a batch. If another transaction has locked a row of the batch, splits the batch in halves until only that row
    * waits for the lock.
    */
@@ -458,15 +477,15 @@ export class PostgresLedger implements Ledger {
     work: (runner: StatementRunner, items: readonly I[]) => Promise<readonly (A | Later<A>)[]>,
   ): Promise<readonly BatchAnswer<A>[]> {
     const { database } = this.#parts
-    const { doing, isRepeatable } = of
-    const call = { doing, deadlineMs, isRepeatable }
+    const { doing, isRepeatable, way } = of
+    const call = { doing, deadlineMs, isRepeatable, isExpiring: way === 'write' }
     try {
-      return await work(database.runner(call), items)
+      return await this.#inTime(call, (runner) => work(runner, items))
     } catch (error) {
       if (!isLockTimeout(error)) throw error
     }
     if (items.length === 1) {
-      const alone = work(database.runner({ ...call, isPatient: true }), items).then(
+      const alone = this.#inTime({ ...call, isPatient: true }, (runner) => work(runner, items)).then(
         // The answer to a settlement may itself be a `Later`, if the row is locked again.
         ([answer]) => (answer instanceof Later ? answer.answer : (answer as A)),
         (error: unknown) => {

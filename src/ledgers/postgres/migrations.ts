@@ -1,5 +1,6 @@
 import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
+import { TOO_LATE } from './sql-states.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
 /**
@@ -171,6 +172,23 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         WHERE tags[${n}] IS NOT NULL;`,
         )
         .join('\n      ')}
+    `,
+  },
+  {
+    name: '006_in_time',
+    sql: () => `
+      -- Raises an error, which rolls the statement back, if it is later than not_after_ms: the caller no longer waits.
+      -- now_ms() is the time at which the statement arrived. The time that it has waited since then is added. The second
+      -- parameter makes PostgreSQL compute it, and so take the locks of the statement, before the function runs.
+      CREATE FUNCTION tocsin.in_time(not_after_ms bigint, waited bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+        DECLARE at_ms bigint := tocsin.now_ms()
+          + floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint;
+        BEGIN
+          IF at_ms > not_after_ms THEN
+            RAISE EXCEPTION USING ERRCODE = '${TOO_LATE}', MESSAGE = 'tocsin: too late', DETAIL = at_ms::text;
+          END IF;
+          RETURN true;
+        END $$;
     `,
   },
 ]

@@ -1,9 +1,10 @@
-import type { Pool, PoolClient, types as Types } from 'pg'
+import type { Connection, Pool, PoolClient, types as Types } from 'pg'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
 import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 import { Batcher } from '../../lib/batcher.ts'
+import { CancelRequests } from './cancel-request.ts'
 import { Database, type TypeParsers } from './database.ts'
 import { PostgresLedger } from './ledger.ts'
 import { HandlerTransactions } from './handler-transactions.ts'
@@ -49,7 +50,7 @@ export async function openPostgres(
 ): Promise<PostgresLedger> {
   const { where, isLocal, isEncrypted } = options
   const { callTimeoutMs, shard } = settings
-  const { pool, handlersPool, types, isOurs } = await poolOf(options, callTimeoutMs)
+  const { pool, handlersPool, types, isOurs, cancels } = await poolOf(options, callTimeoutMs, clock)
   // The event is ignored: if an idle connection breaks, the pool opens another one.
   const onError = () => {}
   // An error may arrive in the same chunk of data as the end of the handshake. Then pg emits the error before any other
@@ -57,7 +58,7 @@ export async function openPostgres(
   const onConnect = (client: PoolClient) => client.on('error', onError)
   const pools = [...new Set([pool, handlersPool])]
   for (const one of pools) one.on('error', onError).on('connect', onConnect)
-  const database = new Database(pool, types, clock, settings, where)
+  const database = new Database(pool, types, clock, settings, where, cancels)
   const release = async () => {
     for (const one of pools)
       if (isOurs) await one.end().catch(() => {})
@@ -123,10 +124,18 @@ export async function openPostgres(
 async function poolOf(
   { url, pool, connections }: CheckedOptions,
   callTimeoutMs: number,
-): Promise<{ pool: Pool; handlersPool: Pool; types: TypeParsers; isOurs: boolean }> {
+  clock: Clock,
+): Promise<{
+  pool: Pool
+  handlersPool: Pool
+  types: TypeParsers
+  isOurs: boolean
+  cancels: CancelRequests
+}> {
   const driver = await loadDriver()
-  if (pool !== null)
-    return { pool: pool as Pool, handlersPool: pool as Pool, types: driver.types, isOurs: false }
+  const { types } = driver
+  const cancels = new CancelRequests(driver.Connection, clock)
+  if (pool !== null) return { pool: pool as Pool, handlersPool: pool as Pool, types, isOurs: false, cancels }
   // Creating a pool opens no connection. The pool connects when it is first used.
   const made = (name: string) =>
     new driver.Pool({
@@ -135,11 +144,15 @@ async function poolOf(
       connectionTimeoutMillis: callTimeoutMs,
       application_name: name,
     })
-  return { pool: made('tocsin'), handlersPool: made('tocsin handlers'), types: driver.types, isOurs: true }
+  return { pool: made('tocsin'), handlersPool: made('tocsin handlers'), types, isOurs: true, cancels }
 }
 
 /** Imports the driver only when a PostgreSQL ledger is opened, so that other programs do not need the package pg. */
-async function loadDriver(): Promise<{ Pool: typeof Pool; types: typeof Types }> {
+async function loadDriver(): Promise<{
+  Pool: typeof Pool
+  types: typeof Types
+  Connection: typeof Connection
+}> {
   try {
     const { default: driver } = await import('pg')
     return driver

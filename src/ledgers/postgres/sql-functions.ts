@@ -290,6 +290,8 @@ const PLACE_VALUES = ['v.topic_id', 'ARRAY[v.cell]', 'ARRAY[v.my_key]']
  * transaction.
  */
 const TERMS_VALUES = ['NULL', 'NULL']
+/** Value for the parameter not_after_ms: the function takes effect when the caller's transaction commits. */
+const ANY_TIME = 'NULL'
 const NOTIFY_VALUES = [String(NOTIFY_WITHIN_MS), 'v.topic_name']
 
 const scheduled = (statement: string): string =>
@@ -307,6 +309,7 @@ const scheduled = (statement: string): string =>
       ...NOTIFY_VALUES,
       // expects_new has no effect here. Only the function of prepared-steps.ts tries an insert-only statement first.
       'false',
+      ANY_TIME,
     ],
     ['now_ms', 'superseded', 'written'],
   )
@@ -368,7 +371,7 @@ const CANCEL = `
     BEGIN
       v.my_key := key;
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
-      ${inlined(WRITES.cancel.text, [...PLACE_VALUES, ...TERMS_VALUES], ['found_key', 'is_held'])}
+      ${inlined(WRITES.cancel.text, [...PLACE_VALUES, ...TERMS_VALUES, ANY_TIME], ['found_key', 'is_held'])}
       outcome := CASE WHEN v.found_key IS NULL THEN 'not-found' WHEN v.is_held THEN 'in-flight' ELSE 'cancelled' END;
       IF outcome <> 'not-found' THEN ${FEED} END IF;
     END $tocsin$;`
@@ -392,7 +395,7 @@ const RESCHEDULE = `
       ${PLACED} tocsin.place(v.topic_name, v.my_key, false) p;
       ${inlined(
         WRITES.reschedule.text,
-        [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TERMS_VALUES, ...NOTIFY_VALUES],
+        [...PLACE_VALUES, 'v.kind', 'v.ms', 'v.merge_ms', ...TERMS_VALUES, ...NOTIFY_VALUES, ANY_TIME],
         ['found_key', 'became', 'due_ms'],
       )}
       outcome := coalesce(v.became, 'not-found');

@@ -17,4 +17,7 @@ export const SQL_STATES = {
   'bad-tx': 'TC010',
 } as const satisfies Partial<Record<ErrorCode, string>>
 
+/** The SQLSTATE of a write that came too late, which the function tocsin.in_time raises. It never changes, either. */
+export const TOO_LATE = 'TC011'
+
 export type SqlErrorCode = keyof typeof SQL_STATES

@@ -15,6 +15,11 @@ export interface StatementRunner {
    * to allow any transaction.
    */
   readonly transactionId: string | null
+  /**
+   * The latest time, by PostgreSQL's clock, at which a write may take effect. After it, its caller may have written the
+   * same key again. Null for any time: a write in a transaction takes effect when the transaction commits.
+   */
+  readonly notAfterMs: number | null
   /** A write sends a NOTIFY for tasks that ring within this many milliseconds. 0 to send no NOTIFY. */
   readonly notifyWithinMs: number
 }

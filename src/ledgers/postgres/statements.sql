@@ -86,8 +86,9 @@
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+--   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row, as schedule returns it, with nulls.
-PREPARE write_schedule_new (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+PREPARE write_schedule_new (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -110,7 +111,7 @@ WITH t AS MATERIALIZED (
   SELECT t.now_ms::float8 AS now_ms, NULL::text AS superseded, NULL::text AS written, NULL::text AS kept,
     (SELECT pg_notify('tocsin', $13)::text FROM t
     WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM written) <= t.now_ms + $12::bigint) AS told
-  FROM t WHERE (SELECT count(*) FROM written) > 0;
+  FROM t WHERE (SELECT tocsin.in_time($15::bigint, (SELECT count(*) FROM written))) AND (SELECT count(*) FROM written) > 0;
 
 -- write_schedule
 -- Upserts tasks: a key that has a live task is replaced.
@@ -129,9 +130,10 @@ WITH t AS MATERIALIZED (
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+--   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
 -- 3 in flight]; two nulls.
-PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -171,7 +173,7 @@ WITH t AS MATERIALIZED (
     NULL::text AS written, NULL::text AS kept,
     (SELECT pg_notify('tocsin', $13)::text FROM t
     WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM input) <= t.now_ms + $12::bigint) AS told
-  FROM t;
+  FROM t WHERE (SELECT tocsin.in_time($15::bigint, (SELECT count(*) FROM written)));
 
 -- write_schedule_keeping
 -- Inserts tasks with onConflict 'keep'. If a key has a live task, that task stays, unless it was cancelled in flight.
@@ -190,9 +192,10 @@ WITH t AS MATERIALIZED (
 --   $12 notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $13 topic_name        text        payload of the NOTIFY
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
+--   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
 -- 3 in flight]; written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].
-PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean) AS
+PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -235,7 +238,7 @@ WITH t AS MATERIALIZED (
       LEFT JOIN written w ON w.cell = i.cell AND w.key = i.key WHERE w.key IS NULL)::text AS kept,
     (SELECT pg_notify('tocsin', $13)::text FROM t
     WHERE $12::bigint > 0 AND (SELECT min(due_ms) FROM input) <= t.now_ms + $12::bigint) AS told
-  FROM t;
+  FROM t WHERE (SELECT tocsin.in_time($15::bigint, (SELECT count(*) FROM written)));
 
 -- write_cancel
 -- Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further attempt follows.
@@ -245,8 +248,9 @@ WITH t AS MATERIALIZED (
 --   $3  keys             text[]
 --   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
 --   $5  transaction_id   text        the statement does nothing in any other transaction; NULL for any transaction
+--   $6  not_after_ms     bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: A row for each live task: key, whether it is in flight.
-PREPARE write_cancel (integer, smallint[], text[], integer, text) AS
+PREPARE write_cancel (integer, smallint[], text[], integer, text, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $4::integer IS NOT NULL
@@ -273,7 +277,7 @@ WITH t AS MATERIALIZED (
     INSERT INTO tocsin.tally (topic, cancelled, claimed)
     SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
   )
-  SELECT key, is_held FROM locked;
+  SELECT key, is_held FROM locked WHERE (SELECT tocsin.in_time($6::bigint, (SELECT count(*) FROM locked)));
 
 -- write_reschedule
 -- Moves tasks to another time. If a task was cancelled in flight and its lease has expired, ends it as cancelled.
@@ -288,8 +292,9 @@ WITH t AS MATERIALIZED (
 --   $8  transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
 --   $9  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $10 topic_name        text        payload of the NOTIFY
+--   $11 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: A row for each live task: key, 'rescheduled' | 'in-flight' | 'not-found', due_ms, priority.
-PREPARE write_reschedule (integer, smallint[], text[], text, bigint, bigint, integer, text, bigint, text) AS
+PREPARE write_reschedule (integer, smallint[], text[], text, bigint, bigint, integer, text, bigint, text, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $7::integer IS NOT NULL
@@ -325,7 +330,8 @@ WITH t AS MATERIALIZED (
   )
   SELECT key, outcome, due_ms::float8 AS due_ms, priority,
     (SELECT pg_notify('tocsin', $10)::text FROM t
-    WHERE $9::bigint > 0 AND (SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled') <= t.now_ms + $9::bigint) AS told FROM judged;
+    WHERE $9::bigint > 0 AND (SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled') <= t.now_ms + $9::bigint) AS told FROM judged
+  WHERE (SELECT tocsin.in_time($11::bigint, (SELECT count(*) FROM judged)));
 
 -- write_claim
 -- Claims pending tasks that are due, which is the common case. Skips all other tasks, locked rows, and suspects that
@@ -635,8 +641,9 @@ WITH t AS MATERIALIZED (
 --   $4  lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
 --   $5  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $6  topic_name        text        payload of the NOTIFY
+--   $7  not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: A row for each dead task: key, whether it lives again, ring_ms, priority.
-PREPARE write_replay (integer, smallint[], text[], integer, bigint, text) AS
+PREPARE write_replay (integer, smallint[], text[], integer, bigint, text, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $4::integer IS NOT NULL
@@ -664,7 +671,8 @@ WITH t AS MATERIALIZED (
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
     (SELECT pg_notify('tocsin', $6)::text FROM t
     WHERE $5::bigint > 0 AND (SELECT min(t.now_ms) FROM revived, t) <= t.now_ms + $5::bigint)
-  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key;
+  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key
+  WHERE (SELECT tocsin.in_time($7::bigint, (SELECT count(*) FROM revived)));
 
 -- write_purge
 -- Deletes dead tasks.
@@ -673,8 +681,9 @@ WITH t AS MATERIALIZED (
 --   $2  cells            smallint[]
 --   $3  keys             text[]
 --   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $5  not_after_ms     bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: A row for each task that was deleted: key.
-PREPARE write_purge (integer, smallint[], text[], integer) AS
+PREPARE write_purge (integer, smallint[], text[], integer, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $4::integer IS NOT NULL
@@ -688,7 +697,7 @@ WITH t AS MATERIALIZED (
     WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4 RETURNING e.key
   ),
   booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
-  SELECT key FROM emptied;
+  SELECT key FROM emptied WHERE (SELECT tocsin.in_time($5::bigint, (SELECT count(*) FROM emptied)));
 
 -- write_forget_ended
 -- Deletes tasks that ended long ago, except for dead ones.

@@ -145,6 +145,7 @@ export class Writes {
       ...placeArrays(places),
       runner.lockTimeoutMs,
       runner.transactionId,
+      runner.notAfterMs,
     ])
     const found = new Map(rows as [string, boolean][])
     return places.map(({ key }) => {
@@ -167,6 +168,7 @@ export class Writes {
       runner.transactionId,
       runner.notifyWithinMs,
       topic.name,
+      runner.notAfterMs,
     ])
     type Row = [key: string, outcome: LedgerRescheduled['outcome'], dueMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
@@ -306,8 +308,14 @@ export class Writes {
     topic: TopicName,
     places: readonly Place[],
   ): Promise<LedgerReplayed[]> {
-    const values = [topic.id, ...placeArrays(places), runner.lockTimeoutMs, runner.notifyWithinMs, topic.name]
-    const rows = await runner.query(WRITES.replay.text, values)
+    const rows = await runner.query(WRITES.replay.text, [
+      topic.id,
+      ...placeArrays(places),
+      runner.lockTimeoutMs,
+      runner.notifyWithinMs,
+      topic.name,
+      runner.notAfterMs,
+    ])
     type Row = [key: string, lives: boolean, ringMs: number, priority: number]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
     return places.map(({ key, cell }): LedgerReplayed => {
@@ -328,6 +336,7 @@ export class Writes {
       topic.id,
       ...placeArrays(places),
       runner.lockTimeoutMs,
+      runner.notAfterMs,
     ])
     const purged = new Set((rows as [string][]).map(([key]) => key))
     return places.map(({ key }) => (purged.has(key) ? 'purged' : 'not-found'))
@@ -355,6 +364,7 @@ export class Writes {
       // The fast path is not used in a caller's transaction. Each attempt would be a subtransaction, and many
       // subtransactions slow PostgreSQL down.
       this.#slowBatchesLeft === 0 && runner.transactionId === null,
+      runner.notAfterMs,
     ]
   }
 }

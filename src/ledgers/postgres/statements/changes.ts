@@ -1,9 +1,10 @@
 /** The statements that cancel and reschedule tasks, many tasks in one statement. */
 import { CANCELLED } from '../../rows.ts'
-import { CARRIED, eachRow, FREE, input, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
+import { CARRIED, eachRow, FREE, inTime, input, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
 import {
   LOCK_TIMEOUT_MS,
   MERGE_MS,
+  NOT_AFTER_MS,
   NOTIFY_WITHIN_MS,
   param,
   type Statement,
@@ -17,7 +18,7 @@ export const cancel: Statement = {
     'Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further ' +
     'attempt follows.',
   sentBy: 'Writes.cancel, tocsin.cancel()',
-  takes: [...TASKS, LOCK_TIMEOUT_MS, TRANSACTION_ID],
+  takes: [...TASKS, LOCK_TIMEOUT_MS, TRANSACTION_ID, NOT_AFTER_MS],
   returns: 'A row for each live task: key, whether it is in flight.',
   text: `WITH ${t({ lockTimeoutMs: '$4', transactionId: '$5' })}, ${input()},
   locked AS MATERIALIZED (
@@ -36,7 +37,7 @@ export const cancel: Statement = {
     INSERT INTO tocsin.tally (topic, cancelled, claimed)
     SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
   )
-  SELECT key, is_held FROM locked`,
+  SELECT key, is_held FROM locked WHERE ${inTime('$6', 'locked')}`,
 }
 
 export const reschedule: Statement = {
@@ -53,6 +54,7 @@ export const reschedule: Statement = {
     TRANSACTION_ID,
     NOTIFY_WITHIN_MS,
     TOPIC_NAME,
+    NOT_AFTER_MS,
   ],
   returns: "A row for each live task: key, 'rescheduled' | 'in-flight' | 'not-found', due_ms, priority.",
   text: `WITH ${t({ lockTimeoutMs: '$7', transactionId: '$8' })}, ${input()},
@@ -78,5 +80,6 @@ export const reschedule: Statement = {
     FROM judged WHERE outcome <> 'in-flight' HAVING count(*) FILTER (WHERE was_claimed OR outcome = 'not-found') > 0
   )
   SELECT key, outcome, due_ms::float8 AS due_ms, priority,
-    ${notifyIfNear("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$9::bigint', '$10')} AS told FROM judged`,
+    ${notifyIfNear("SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled'", '$9::bigint', '$10')} AS told FROM judged
+  WHERE ${inTime('$11', 'judged')}`,
 }

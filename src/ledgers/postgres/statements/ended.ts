@@ -1,9 +1,10 @@
 /** The statements for ended tasks. They replay and purge dead tasks, and delete old tasks. */
 import { CANCELLED, DEAD, DONE, OBSOLETE } from '../../rows.ts'
-import { IN_ORDER, input, notifyIfNear, t } from './fragments.ts'
+import { IN_ORDER, inTime, input, notifyIfNear, t } from './fragments.ts'
 import {
   LIMIT,
   LOCK_TIMEOUT_MS,
+  NOT_AFTER_MS,
   NOTIFY_WITHIN_MS,
   param,
   type Statement,
@@ -15,7 +16,7 @@ import {
 export const replay: Statement = {
   does: 'Makes dead tasks live again, due now, unless their key has a live task.',
   sentBy: 'Writes.replay',
-  takes: [...TASKS, LOCK_TIMEOUT_MS, NOTIFY_WITHIN_MS, TOPIC_NAME],
+  takes: [...TASKS, LOCK_TIMEOUT_MS, NOTIFY_WITHIN_MS, TOPIC_NAME, NOT_AFTER_MS],
   returns: 'A row for each dead task: key, whether it lives again, ring_ms, priority.',
   text: `WITH ${t({ lockTimeoutMs: '$4' })}, ${input()},
   graves AS MATERIALIZED (
@@ -36,13 +37,14 @@ export const replay: Statement = {
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
     ${notifyIfNear('SELECT min(t.now_ms) FROM revived, t', '$5::bigint', '$6')}
-  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key`,
+  FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key
+  WHERE ${inTime('$7', 'revived')}`,
 }
 
 export const purge: Statement = {
   does: 'Deletes dead tasks.',
   sentBy: 'Writes.purge',
-  takes: [...TASKS, LOCK_TIMEOUT_MS],
+  takes: [...TASKS, LOCK_TIMEOUT_MS, NOT_AFTER_MS],
   returns: 'A row for each task that was deleted: key.',
   text: `WITH ${t({ lockTimeoutMs: '$4' })}, ${input()},
   emptied AS (
@@ -50,7 +52,7 @@ export const purge: Statement = {
     WHERE e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = ${DEAD} RETURNING e.key
   ),
   booked AS (INSERT INTO tocsin.tally (topic, dead, purged) SELECT $1, -count(*), count(*) FROM emptied HAVING count(*) > 0)
-  SELECT key FROM emptied`,
+  SELECT key FROM emptied WHERE ${inTime('$5', 'emptied')}`,
 }
 
 export const forgetEnded: Statement = {

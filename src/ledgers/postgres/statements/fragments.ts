@@ -39,6 +39,14 @@ export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string =>
   )`
 }
 
+/**
+ * Returns an expression that fails with SQLSTATE TC011 if it is later than the parameter `notAfterMs`. Then PostgreSQL
+ * rolls the statement back. `waited` is the CTE that takes the statement's locks: the expression reads it, so that
+ * PostgreSQL checks the time after all waiting. The expression is a subquery, so that it runs once, not once per row.
+ */
+export const inTime = (notAfterMs: string, waited: string): string =>
+  `(SELECT tocsin.in_time(${notAfterMs}::bigint, (SELECT count(*) FROM ${waited})))`
+
 /** A further array parameter, in addition to the cells and keys. */
 export interface Column {
   readonly name: string

@@ -1,8 +1,9 @@
 /** The statements that schedule tasks, many tasks in one statement. */
-import { FREE, IN_ORDER, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
+import { FREE, IN_ORDER, inTime, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
 import {
   LOCK_TIMEOUT_MS,
   MERGE_MS,
+  NOT_AFTER_MS,
   NOTIFY_WITHIN_MS,
   param,
   type Statement,
@@ -24,6 +25,7 @@ const TAKES = [
   NOTIFY_WITHIN_MS,
   TOPIC_NAME,
   param('expects_new', 'boolean', 'try schedule_new first (only in the function of prepared-steps.ts)'),
+  NOT_AFTER_MS,
 ] as const
 
 const RETURNS =
@@ -78,7 +80,7 @@ const upsert = (keep: boolean): string => `WITH ${SCHEDULE_T},
         : 'NULL::text AS written, NULL::text AS kept'
     },
     ${notifyIfNear('SELECT min(due_ms) FROM input', '$12::bigint', '$13')} AS told
-  FROM t`
+  FROM t WHERE ${inTime('$15', 'written')}`
 
 export const scheduleNew: Statement = {
   does:
@@ -92,7 +94,7 @@ export const scheduleNew: Statement = {
   booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
   SELECT t.now_ms::float8 AS now_ms, NULL::text AS superseded, NULL::text AS written, NULL::text AS kept,
     ${notifyIfNear('SELECT min(due_ms) FROM written', '$12::bigint', '$13')} AS told
-  FROM t WHERE (SELECT count(*) FROM written) > 0`,
+  FROM t WHERE ${inTime('$15', 'written')} AND (SELECT count(*) FROM written) > 0`,
 }
 
 export const schedule: Statement = {

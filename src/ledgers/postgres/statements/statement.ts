@@ -57,4 +57,9 @@ export const POISON_FORMAT = param(
   'text',
   'error of a poison task; %s is the number of lost leases',
 )
+export const NOT_AFTER_MS = param(
+  'not_after_ms',
+  'bigint',
+  'fails, and writes nothing, if it comes to its end after this time; NULL: at any time',
+)
 export const LIMIT = param('limit', 'bigint')
