@@ -122,6 +122,7 @@ describe('a run', () => {
       }
       expect(await hashOf()).toBe(await hashOf())
     },
+    60_000,
   )
 
   test('of hours, in which little happens', { timeout: TIMEOUT_MS }, async () => {

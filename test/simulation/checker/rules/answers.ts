@@ -53,16 +53,17 @@ function checkSchedule(
   const tell = (invariant: string, why: string): void =>
     findings.add(invariant, returned.seq, `${what} ${why}`)
   const write = writes[0]
+  // A schedule that failed and would have kept the task changed nothing.
+  const isNothing = write === undefined || (returned.error !== null && write.outcome === 'kept')
   // The latest time of a call is told by the server's clock. Where that is set back, a late call may be in time.
   if (
     call.tx === null &&
-    write !== undefined &&
+    !isNothing &&
     write.seq > returned.seq &&
     !calls.isClockSetAround(call, write.trueMs)
   )
     tell('I6', `answered ${returned.error ?? said(returned)} before it took effect at seq ${write.seq}`)
   if (returned.error !== null) {
-    const isNothing = write === undefined || write.outcome === 'kept'
     if (returned.error !== 'unknown-outcome' && !isNothing)
       tell('I6', `failed as ${returned.error}, but took effect at seq ${write.seq}: ${write.outcome}`)
     return

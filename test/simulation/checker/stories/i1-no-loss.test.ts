@@ -53,9 +53,9 @@ describe('I1 no loss', () => {
         .call('schedule', 'a', { version: 'v1' })
         .answer(null, { error: 'unknown-outcome' })
         .call('schedule', 'b', { version: 'v2' })
-        .answer(null, { error: 'unknown-outcome' })
         .at(9)
         .write('schedule', 'b', 'created', { version: 'v2', dueMs: 9 })
+        .answer(null, { error: 'unknown-outcome' })
         .done('b', 'v2', 't1')
         .ends({ b: ended(c, 'done v2') }, DONE_A),
     ALL,

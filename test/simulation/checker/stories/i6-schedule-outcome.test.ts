@@ -33,6 +33,13 @@ describe('I6 the outcome of a schedule says what happened', () => {
       .claim('a', 'v1', 't1', { dueMs: 100, ringMs: 100 })
       .ends({ a: 'pending v2' }, pending),
   )
+  breaks('I6', 'it took effect after the caller was told that its outcome is unknown', () =>
+    new Story()
+      .call('schedule', 'a', { version: 'v1' })
+      .answer(null, { error: 'unknown-outcome' })
+      .write('schedule', 'a', 'created', { version: 'v1', dueMs: 1e9 })
+      .ends({ a: 'pending v1' }, pending),
+  )
   breaks('I6', 'the caller was told another outcome', () =>
     new Story()
       .call('schedule', 'a', { version: 'v1' })
