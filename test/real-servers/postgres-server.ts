@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import pg from 'pg'
+import { makeCertificates } from './certificates.ts'
 import { freePort } from './free-port.ts'
 import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
 import { areAlive, childrenOf, signalTo } from './processes.ts'
@@ -42,6 +43,8 @@ export type PostgresOptions = {
   config?: Record<string, string>
   /** Wait for the disk, as servers do. Without it a kill loses nothing, either; a power loss would. */
   fsync?: boolean
+  /** Offer TLS, with a certificate of its own. Clients choose by `sslmode`. */
+  tls?: boolean
 }
 
 /** Starts a PostgreSQL and waits until it answers. The caller stops it: `stop()`, or `await using`. */
@@ -50,6 +53,8 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   const folder = await mkdtemp(join(unprivilegedTmpdir(), 'tocsin-postgres-'))
   try {
     await run('cp', ['-a', await initialized(bin), join(folder, 'data')])
+    // Under these names, PostgreSQL finds them: server.crt and server.key in its data directory.
+    if (options.tls === true) await makeCertificates(join(folder, 'data'))
     await handOver(folder)
     for (let tries = 1; ; tries++) {
       const server = new PostgresServer(bin, folder, options, await freePort())
@@ -153,7 +158,12 @@ export class PostgresServer implements AsyncDisposable {
   #databases = 0
   #options: Promise<string> | undefined
 
-  constructor(bin: string, folder: string, { config = {}, fsync = false }: PostgresOptions, port: number) {
+  constructor(
+    bin: string,
+    folder: string,
+    { config = {}, fsync = false, tls = false }: PostgresOptions,
+    port: number,
+  ) {
     this.#bin = bin
     this.folder = folder
     this.port = port
@@ -169,6 +179,7 @@ export class PostgresServer implements AsyncDisposable {
       // In the server's folder, and removed with it: files in /dev/shm would stay after a kill.
       dynamic_shared_memory_type: 'mmap',
       log_min_messages: 'warning',
+      ssl: tls ? 'on' : 'off',
       ...config,
     }
   }

@@ -13,7 +13,7 @@ const CALL_TIMEOUT_MS = 400
 let postgres: PostgresServer
 let proxy: TcpProxy
 beforeAll(async () => {
-  postgres = await startPostgres()
+  postgres = await startPostgres({ tls: true })
   proxy = await startProxy(postgres)
 }, 60_000)
 afterAll(async () => {
@@ -133,8 +133,11 @@ test.each(CASES)('$name', { timeout: 60_000 }, async ({ first, late, then, paylo
   if (payload !== null) expect(task!.dueAt.getTime() - Date.now()).toBeLessThan(2 * 3_600_000)
 })
 
-test('a write whose caller gave up is cancelled in PostgreSQL', { timeout: 60_000 }, async () => {
-  const url = await postgres.createDatabase()
+test.each([
+  ['', ''],
+  [', with TLS', '?sslmode=no-verify'],
+])('a write whose caller gave up is cancelled in PostgreSQL%s', { timeout: 60_000 }, async (_, mode) => {
+  const url = `${await postgres.createDatabase()}${mode}`
   await using both = await openBoth(url)
   const topic = both.behindProxy.topic<string>('late')
   await topic.schedule({ key: 'other', delay: '1h', payload: '' })
