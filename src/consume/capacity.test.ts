@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { effectiveConfig, settingsOf, type TopicConfig } from '../values/config.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
 import { RateLimiter } from '../lib/rate-limiter.ts'
-import { Capacity, type LanesReservation, type SuspectReservation } from './capacity.ts'
+import { Capacity, type LanesReservation, type SuspectReservation, type SuspectWaiter } from './capacity.ts'
+import { StartRate } from './start-rate.ts'
 
 function capacityOf(permits: number, config: TopicConfig = {}, batched = false) {
   const clock = new VirtualClock(0)
@@ -11,9 +12,8 @@ function capacityOf(permits: number, config: TopicConfig = {}, batched = false) 
     clock,
     capacity: new Capacity(
       clock,
-      new RateLimiter(),
+      new StartRate(clock, new RateLimiter(), () => settings.rate),
       () => settings,
-      () => settings.rate,
       permits,
       batched,
     ),
@@ -21,6 +21,7 @@ function capacityOf(permits: number, config: TopicConfig = {}, batched = false) 
 }
 
 const noop = () => {}
+const waiter: SuspectWaiter = { nudge: noop, offerAlone: noop }
 
 /** Returns the number of tasks reserved. */
 function reserve(capacity: Capacity): number {
@@ -28,13 +29,13 @@ function reserve(capacity: Capacity): number {
 }
 
 function reserveAlone(capacity: Capacity): SuspectReservation {
-  const suspect = capacity.reserveAlone(noop)
+  const suspect = capacity.reserveAlone(waiter)
   expect(suspect).not.toBeNull()
   return suspect as SuspectReservation
 }
 
-function lanes(limit: number): LanesReservation {
-  return { from: 'lanes', limit }
+function lanes(limit: number, starts = 0): LanesReservation {
+  return { from: 'lanes', limit, starts }
 }
 
 describe('capacity', () => {
@@ -110,7 +111,7 @@ describe('capacity', () => {
   it('says that nothing may be claimed while a suspect waits to run alone', () => {
     const { capacity } = capacityOf(10)
     capacity.acquire(1)
-    capacity.reserveAlone(noop)
+    capacity.reserveAlone(waiter)
     expect(capacity.mayClaimBy(1_000)).toBe(false)
   })
 
@@ -184,7 +185,7 @@ describe('the whole capacity for a suspect', () => {
     const { capacity } = capacityOf(5)
     const called: string[] = []
     capacity.acquire(2)
-    expect(capacity.reserveAlone(() => called.push('alone'))).toBeNull()
+    expect(capacity.reserveAlone({ nudge: noop, offerAlone: () => called.push('alone') })).toBeNull()
     expect(capacity.reserve(() => called.push('ordinary'))).toBeNull()
     capacity.release(1)
     capacity.offer()
@@ -192,28 +193,77 @@ describe('the whole capacity for a suspect', () => {
     capacity.release(1)
     capacity.offer()
     expect(called).toEqual(['alone'])
-    expect(capacity.reserveAlone(noop)).not.toBeNull()
+    expect(capacity.reserveAlone(waiter)).not.toBeNull()
   })
 
-  it('leaves ordinary work as much time afterwards as the suspect took', () => {
+  it('is kept for the waiting puller until the end of its pass: no ordinary work comes first', () => {
+    const { capacity } = capacityOf(5)
+    const called: string[] = []
+    const named = (name: string) => ({ nudge: noop, offerAlone: () => called.push(name) })
+    const [first, second] = [named('first'), named('second')]
+    capacity.acquire(1)
+    capacity.reserveAlone(first)
+    capacity.reserveAlone(second)
+    capacity.release(1)
+    capacity.offer()
+    expect(called).toEqual(['first'])
+    // Passes of other pullers, and outcomes that are recorded meanwhile, change nothing.
+    capacity.offer()
+    capacity.passed(second)
+    expect(reserve(capacity)).toBe(0)
+    expect(capacity.reserveAlone(first)).not.toBeNull()
+    capacity.passed(first)
+    expect(reserve(capacity)).toBe(0)
+  })
+
+  it('is free for ordinary work if the suspect is gone when the consumer is idle', () => {
+    const { capacity } = capacityOf(5)
+    capacity.acquire(1)
+    capacity.reserveAlone(waiter)
+    capacity.release(1)
+    capacity.offer()
+    expect(reserve(capacity)).toBe(0)
+    capacity.passed(waiter)
+    expect(reserve(capacity)).toBe(5)
+  })
+
+  it('is not drained for a suspect that the rate does not allow to start', () => {
+    const { capacity, clock } = capacityOf(5, { rate: { limit: 2, per: '1s' } })
+    capacity.acquire(1)
+    expect(reserve(capacity)).toBe(2)
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    expect(capacity.nextAloneMs(waiter)).toBe(1_000)
+    clock.moveTo(100)
+    capacity.claimed(lanes(2, 2), 0)
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    // The start of the suspect is reserved while the consumer drains, and free again if nothing comes of it.
+    capacity.forgetWaiters()
+    expect(reserve(capacity)).toBe(2)
+  })
+
+  it('takes at most a fifth of the time, with the time of the drain', () => {
     const { capacity, clock } = capacityOf(5)
+    capacity.acquire(1)
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    clock.moveTo(600)
+    capacity.release(1)
     const suspect = reserveAlone(capacity)
     clock.moveTo(1_000)
     capacity.claimed(suspect, 0)
     capacity.offer()
-    expect(capacity.reserveAlone(noop)).toBeNull()
-    clock.moveTo(1_999)
-    expect(capacity.reserveAlone(noop)).toBeNull()
-    clock.moveTo(2_000)
-    expect(capacity.reserveAlone(noop)).not.toBeNull()
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    clock.moveTo(4_999)
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    clock.moveTo(5_000)
+    expect(capacity.reserveAlone(waiter)).not.toBeNull()
   })
 
   it('is waited for only once: if the consumer is not idle within one lease, suspects run among others', () => {
     const { capacity, clock } = capacityOf(5, { lease: '3s' })
     capacity.acquire(1)
-    expect(capacity.reserveAlone(noop)).toBeNull()
+    expect(capacity.reserveAlone(waiter)).toBeNull()
     clock.moveTo(2_999)
-    expect(capacity.reserveAlone(noop)).toBeNull()
+    expect(capacity.reserveAlone(waiter)).toBeNull()
     clock.moveTo(3_000)
     const suspect = reserveAlone(capacity)
     expect(suspect.isAmongOthers).toBe(true)
@@ -224,21 +274,23 @@ describe('the whole capacity for a suspect', () => {
     // Ordinary work runs first, then the next suspect, which does not wait for an idle consumer.
     expect(reserve(capacity)).toBe(4)
     capacity.claimed(lanes(4), 0)
-    expect(capacity.reserveAlone(noop)).toBeNull()
-    clock.moveTo(3_200)
-    expect(capacity.reserveAlone(noop)).not.toBeNull()
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    clock.moveTo(3_100 + 4 * 3_100 - 1)
+    expect(capacity.reserveAlone(waiter)).toBeNull()
+    clock.moveTo(3_100 + 4 * 3_100)
+    expect(capacity.reserveAlone(waiter)).not.toBeNull()
     // The end of the first suspect is reported twice: that does not end the time of the second one.
     capacity.endAlone(suspect)
     expect(reserve(capacity)).toBe(0)
     // The second suspect hangs: ordinary work waits for one lease and no longer.
-    clock.moveTo(6_200)
+    clock.moveTo(3_100 + 4 * 3_100 + 3_000)
     expect(reserve(capacity)).toBeGreaterThan(0)
   })
 
   it('lets a suspect run alone if the consumer becomes idle at the end of the wait', () => {
     const { capacity, clock } = capacityOf(5, { lease: '3s' })
     capacity.acquire(1)
-    capacity.reserveAlone(noop)
+    capacity.reserveAlone(waiter)
     clock.moveTo(3_000)
     capacity.release(1)
     expect(reserveAlone(capacity).isAmongOthers).toBe(false)

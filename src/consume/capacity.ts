@@ -9,14 +9,15 @@
  *
  *                        reserveAlone, consumer busy
  *      ┌──────────┐ ───────────────────────────────────▶ ┌──────────┐
- *      │   'no'   │                                       │ 'wanted' │  nothing is claimed: running handlers drain
+ *      │   'no'   │                                      │ 'wanted' │  nothing is claimed: running handlers drain
  *      └──────────┘ ◀─────────────────────────────────── └──────────┘
- *        ▲      │      consumer idle: calls one waiter;        │
- *        │      │      or one lease passed: 'crowded'          │
- *        │      │                                              │
- *        │      │ reserveAlone, consumer idle (or crowded,     │ reserveAlone, consumer idle
- *        │      │ and a permit is free)                        │
- *        │      ▼                                              │
+ *        ▲  ▲   │      one lease passed: 'crowded'             │
+ *        │  │   │                                              │ consumer idle: the drain is offered to one puller
+ *        │  │   │ reserveAlone, consumer idle (or crowded,     ▼
+ *        │  │   │ and a permit is free)                  ┌──────────┐
+ *        │  └───┼─────────────────────────────────────── │ 'ready'  │  nothing is claimed but a suspect
+ *        │      │      the puller has no suspect any more└──────────┘
+ *        │      ▼                                              │ reserveAlone
  *      ┌──────────┐ ◀──────────────────────────────────────────┘
  *      │ 'taken'  │  one suspect runs, nothing else is claimed
  *      └──────────┘
@@ -24,9 +25,9 @@
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
-import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
 import type { Settings } from '../values/config.ts'
 import { RateMeter } from './rate-meter.ts'
+import type { ReservedStarts, StartRate } from './start-rate.ts'
 
 /**
  * The prefetch is the number of tasks that the consumer finishes, at the measured rate, in PREFETCH_MS or in a tenth of
@@ -63,39 +64,56 @@ const WEIGHT_OF_NEWEST = 0.2
 /** After a suspect waited a whole lease for an idle consumer, suspects run without waiting during this many leases. */
 const CROWDED_LEASES = 10
 
+/**
+ * Suspects take at most one part in this many of a consumer's time. The time of a suspect includes the time in which
+ * the consumer drained for it.
+ */
+const SUSPECT_SHARE = 5
+
+const NO_STARTS: ReservedStarts = { limit: 0, starts: 0 }
+
 /** A part of the capacity that is reserved for one claim until `claimed` is called. */
 export type Reservation = LanesReservation | SuspectReservation
 
-export interface LanesReservation {
+export interface LanesReservation extends ReservedStarts {
   readonly from: 'lanes'
-  readonly limit: number
 }
 
-export interface SuspectReservation {
+export interface SuspectReservation extends ReservedStarts {
   readonly from: 'suspects'
-  readonly limit: 1
   /** True if other handlers run at the same time: then a lost lease must not be blamed on the suspect. */
   readonly isAmongOthers: boolean
+}
+
+/** A puller that has a suspect and waits until the consumer is idle. */
+export interface SuspectWaiter {
+  /** Tells the puller to compute anew when to try again. */
+  nudge(): void
+  /** Tells the puller that the consumer is idle and kept idle until the end of the puller's next pass. */
+  offerAlone(): void
 }
 
 export class Capacity {
   readonly #clock: Clock
   readonly #settings: () => Settings
-  /** Returns this node's part of the topic's rate; null if the topic has no rate limit. */
-  readonly #rate: () => Rate | null
+  readonly #startRate: StartRate
   readonly #permits: number
   readonly #batched: boolean
   readonly #meter: RateMeter
-  readonly #rateLimiter: RateLimiter
   /** Callbacks of pullers that found no capacity. They are called in the order of their arrival. */
   readonly #waiting = new Set<() => void>()
-  /** Callbacks of pullers that have a suspect and wait until the consumer is idle. */
-  readonly #waitingToBeAlone = new Set<() => void>()
-  #alone: 'no' | 'wanted' | 'taken' = 'no'
+  readonly #waitingToBeAlone = new Set<SuspectWaiter>()
+  #alone: 'no' | 'wanted' | 'ready' | 'taken' = 'no'
+  /** In the state 'ready': the puller that the drained consumer was offered to. */
+  #readyFor: SuspectWaiter | null = null
+  /** In the states 'wanted' and 'ready': the start that is reserved for the suspect. */
+  #wantedStarts: ReservedStarts = NO_STARTS
   #aloneSinceMs = 0
+  /** The time that suspects took since ordinary tasks last got their part of the time. */
+  #aloneMs = 0
   /**
-   * The monotonic time at which the state 'wanted' or 'taken' ends at the latest: one lease after it began. So neither
-   * a long handler nor a hanging suspect delays other tasks for longer.
+   * The monotonic time at which the state 'wanted', 'ready' or 'taken' ends at the latest: one lease after the drain or
+   * the suspect began. So neither a long handler nor a hanging suspect delays other tasks for longer.
    */
   #aloneUntilMs = 0
   #aloneNotBeforeMs = Number.NEGATIVE_INFINITY
@@ -119,16 +137,14 @@ export class Capacity {
 
   constructor(
     clock: Clock,
-    rateLimiter: RateLimiter,
+    startRate: StartRate,
     settings: () => Settings,
-    rate: () => Rate | null,
     permits: number,
     batched: boolean,
   ) {
     this.#clock = clock
-    this.#rateLimiter = rateLimiter
+    this.#startRate = startRate
     this.#settings = settings
-    this.#rate = rate
     this.#permits = permits
     this.#batched = batched
     this.#meter = new RateMeter(clock.monotonicNow())
@@ -149,57 +165,48 @@ export class Capacity {
    */
   reserve(whenFree: () => void): LanesReservation | null {
     const { batchSize } = this.#settings()
-    if (this.#alone !== 'no' && this.#clock.monotonicNow() >= this.#aloneUntilMs) this.#endAlone()
+    this.#expireAlone(this.#clock.monotonicNow())
     const wanted = this.#alone === 'no' ? Math.min(this.#share(), batchSize, BATCH_MAX) : 0
-    const limit = wanted === 0 ? 0 : this.#rateLimiter.take(wanted, this.#rate(), this.#clock.monotonicNow())
+    const { limit, starts } = wanted === 0 ? NO_STARTS : this.#startRate.reserve(wanted)
     if (limit === 0) {
       this.#waiting.add(whenFree)
       return null
     }
     this.#reserved += limit
-    return { from: 'lanes', limit }
+    return { from: 'lanes', limit, starts }
   }
 
   /**
    * Reserves the consumer for one suspect: no other task starts until the suspect ends, but for at most one lease,
-   * because a hanging suspect must not delay other tasks for longer. Afterwards ordinary tasks get as much time as the
-   * suspect took.
+   * because a hanging suspect must not delay other tasks for longer. Afterwards ordinary tasks get SUSPECT_SHARE - 1
+   * times as much time as the suspect took.
    *
    * Only a suspect that ran alone can be blamed for a lost lease, so a suspect waits until the consumer is idle. If that
    * does not happen within one lease, because handlers run longer, suspects start beside the tasks that still run, and
    * a lost lease is not blamed on them.
    *
-   * Returns null if the suspect has to wait. Try again when `whenIdle` is called, or at `nextAloneMs`.
+   * Returns null if the suspect has to wait. Try again when `waiter` is called, or at `nextAloneMs`.
    */
-  reserveAlone(whenIdle: () => void): SuspectReservation | null {
+  reserveAlone(waiter: SuspectWaiter): SuspectReservation | null {
     const nowMs = this.#clock.monotonicNow()
-    const { leaseMs } = this.#settings()
-    if (this.#alone === 'wanted' && nowMs >= this.#aloneUntilMs) this.#endAlone()
-    if (this.#alone === 'no' && nowMs < this.#aloneNotBeforeMs) return null
-    const isCrowded = this.#alone === 'no' && nowMs < this.#crowdedUntilMs
-    if (this.#alone === 'no') this.#aloneSinceMs = nowMs
-    if (this.#alone !== 'taken' && (this.isIdle || (isCrowded && this.freePermits > 0))) {
-      if (this.#rateLimiter.take(1, this.#rate(), nowMs) === 0) return null
-      this.#lastSuspect = { from: 'suspects', limit: 1, isAmongOthers: !this.isIdle }
-      this.#alone = 'taken'
-      this.#aloneUntilMs = nowMs + leaseMs
-      this.#reserved++
-      return this.#lastSuspect
-    }
-    if (this.#alone === 'no') {
-      this.#alone = 'wanted'
-      this.#aloneUntilMs = nowMs + leaseMs
-    }
-    this.#waitingToBeAlone.add(whenIdle)
+    this.#expireAlone(nowMs)
+    if (this.#alone === 'no' && !this.#wantAlone(nowMs)) return null
+    if (this.#alone !== 'taken' && this.#mayStartSuspect(nowMs)) return this.#takeAlone(nowMs)
+    this.#waitingToBeAlone.add(waiter)
     return null
   }
 
   /** Ends the reservation of a claim that returned `taken` tasks. Reserved capacity that was not used is free again. */
-  claimed({ limit }: Reservation, taken: number): void {
+  claimed({ limit, starts }: Reservation, taken: number): void {
     this.#reserved -= limit
     if (limit > 1) this.#learn(limit, taken)
     // A repeated claim may return more tasks than were reserved for it this time.
-    this.#rateLimiter.giveBack(Math.max(0, limit - taken))
+    this.#startRate.release(Math.max(0, starts - taken))
+  }
+
+  /** Returns whether the suspect still has the consumer to itself: not if its claim took longer than one lease. */
+  isAlone(suspect: SuspectReservation): boolean {
+    return !suspect.isAmongOthers && this.#alone === 'taken' && suspect === this.#lastSuspect
   }
 
   /** Ends the reservation of a suspect that ended, so that ordinary tasks run again. Other handlers may still run. */
@@ -215,26 +222,23 @@ export class Capacity {
     const nowMs = this.#clock.monotonicNow()
     if (this.#alone !== 'no') return this.#aloneUntilMs
     if (this.#free() === 0) return Number.POSITIVE_INFINITY
-    return Math.max(nowMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
+    return Math.max(nowMs, this.#startRate.nextMs())
   }
 
   /** Returns false if no claim is under way, and the rate limit or a suspect allows none before `atMs`. */
   mayClaimBy(atMs: number): boolean {
     if (this.#reserved > 0) return true
     if (this.#alone !== 'no') return false
-    return this.#rateLimiter.nextMs(this.#rate(), this.#clock.monotonicNow()) <= atMs
+    return this.#startRate.nextMs() <= atMs
   }
 
   /**
-   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if the callback `whenIdle` must come
-   * first.
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if a call of `waiter` must come first.
    */
-  nextAloneMs(whenIdle: () => void): number {
-    const nowMs = this.#clock.monotonicNow()
-    if (this.#alone === 'no')
-      return Math.max(this.#aloneNotBeforeMs, this.#rateLimiter.nextMs(this.#rate(), nowMs))
-    this.#waitingToBeAlone.add(whenIdle)
-    return this.#alone === 'wanted' ? this.#aloneUntilMs : Number.POSITIVE_INFINITY
+  nextAloneMs(waiter: SuspectWaiter): number {
+    if (this.#alone === 'no') return Math.max(this.#aloneNotBeforeMs, this.#startRate.nextMs())
+    this.#waitingToBeAlone.add(waiter)
+    return this.#alone === 'taken' ? Number.POSITIVE_INFINITY : this.#aloneUntilMs
   }
 
   acquire(permits: number): void {
@@ -255,38 +259,96 @@ export class Capacity {
    */
   offer(): void {
     if (this.#alone === 'taken' && this.isIdle) this.#endAlone()
-    if (this.#alone === 'wanted' && this.isIdle) {
-      // Set the state to 'no' before the call. If the puller still has a suspect, it calls `reserveAlone` again. If it
-      // has none, ordinary tasks need not wait.
-      this.#alone = 'no'
-      return callFirst(this.#waitingToBeAlone)
-    }
+    if (this.#alone === 'wanted' && this.#mayStartSuspect(this.#clock.monotonicNow()))
+      return this.#offerAlone()
     if (this.#waiting.size > 0 && this.#mayGrant()) callFirst(this.#waiting)
+  }
+
+  /**
+   * Called at the end of a puller's pass that began after `offerAlone`. If the puller reserved nothing, it has no
+   * suspect any more, and ordinary tasks need not wait.
+   */
+  passed(waiter: SuspectWaiter): void {
+    if (this.#alone === 'ready' && this.#readyFor === waiter) this.#endAlone()
   }
 
   /** Drops all callbacks, because the pullers that they belong to may have been replaced. */
   forgetWaiters(): void {
     this.#waiting.clear()
+    if (this.#alone === 'wanted' || this.#alone === 'ready') this.#stopAlone(this.#clock.monotonicNow())
     this.#waitingToBeAlone.clear()
-    if (this.#alone === 'wanted') this.#alone = 'no'
+  }
+
+  /** Begins to drain the consumer for a suspect. Returns false if no suspect may run yet. */
+  #wantAlone(nowMs: number): boolean {
+    if (nowMs < this.#aloneNotBeforeMs) return false
+    // Reserve the start first: a drained consumer must not wait for the rate.
+    const wanted = this.#startRate.reserve(1)
+    if (wanted.limit === 0) return false
+    this.#wantedStarts = wanted
+    this.#alone = 'wanted'
+    this.#aloneSinceMs = nowMs
+    this.#aloneUntilMs = nowMs + this.#settings().leaseMs
+    return true
+  }
+
+  #mayStartSuspect(nowMs: number): boolean {
+    return this.isIdle || (nowMs < this.#crowdedUntilMs && this.freePermits > 0)
+  }
+
+  /** Keeps the drained consumer for one puller, until the end of its next pass. */
+  #offerAlone(): void {
+    for (const waiter of this.#waitingToBeAlone) {
+      this.#waitingToBeAlone.delete(waiter)
+      this.#alone = 'ready'
+      this.#readyFor = waiter
+      return waiter.offerAlone()
+    }
+  }
+
+  #takeAlone(nowMs: number): SuspectReservation {
+    const suspect = { from: 'suspects', ...this.#wantedStarts, isAmongOthers: !this.isIdle } as const
+    this.#wantedStarts = NO_STARTS
+    this.#readyFor = null
+    this.#alone = 'taken'
+    this.#aloneUntilMs = nowMs + this.#settings().leaseMs
+    this.#reserved++
+    this.#lastSuspect = suspect
+    return suspect
+  }
+
+  #expireAlone(nowMs: number): void {
+    if (this.#alone !== 'no' && nowMs >= this.#aloneUntilMs) this.#endAlone()
   }
 
   #endAlone(): void {
     const nowMs = this.#clock.monotonicNow()
     const neverIdle = this.#alone === 'wanted'
-    this.#alone = 'no'
-    // A suspect that waited for a whole lease runs next. After a suspect that ran, ordinary tasks get as much time as
-    // the suspect took.
-    if (neverIdle) this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
-    else this.#aloneNotBeforeMs = nowMs + (nowMs - this.#aloneSinceMs)
+    this.#stopAlone(nowMs)
+    if (neverIdle) {
+      // A suspect that waited for a whole lease runs next.
+      this.#crowdedUntilMs = nowMs + CROWDED_LEASES * this.#settings().leaseMs
+    } else {
+      this.#aloneNotBeforeMs = nowMs + (SUSPECT_SHARE - 1) * this.#aloneMs
+      this.#aloneMs = 0
+    }
     // Each puller computes a new time for its next call of `reserveAlone`.
-    for (const call of this.#waitingToBeAlone) call()
+    const waiting = [...this.#waitingToBeAlone]
     this.#waitingToBeAlone.clear()
+    for (const waiter of waiting) waiter.nudge()
+  }
+
+  #stopAlone(nowMs: number): void {
+    this.#startRate.release(this.#wantedStarts.starts)
+    this.#wantedStarts = NO_STARTS
+    this.#readyFor = null
+    this.#alone = 'no'
+    this.#aloneMs += nowMs - this.#aloneSinceMs
   }
 
   #mayGrant(): boolean {
-    const nowMs = this.#clock.monotonicNow()
-    return this.#alone === 'no' && this.#free() > 0 && this.#rateLimiter.nextMs(this.#rate(), nowMs) <= nowMs
+    if (this.#alone !== 'no' || this.#free() === 0) return false
+    return this.#startRate.nextMs() <= this.#clock.monotonicNow()
   }
 
   /**

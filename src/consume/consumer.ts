@@ -23,7 +23,7 @@ import { cellsOfSlot } from '../values/cell.ts'
 import { sleep } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
 import type { RateLimiter } from '../lib/rate-limiter.ts'
-import { Capacity, type Reservation, type SuspectReservation } from './capacity.ts'
+import { Capacity, type Reservation, type SuspectReservation, type SuspectWaiter } from './capacity.ts'
 import { Claimer, type ClaimerParts } from './claimer.ts'
 import { Gatherer } from './gatherer.ts'
 import { HeldClaim, HeldTask } from './held.ts'
@@ -31,6 +31,7 @@ import { HeldTasks, type HeldTasksParts } from './held-tasks.ts'
 import { type Moment, Puller, type PullerHost, reachedBy } from './puller.ts'
 import { rateOfShare } from './rate-share.ts'
 import { Reporter, type ReporterParts } from './reporter.ts'
+import { StartRate } from './start-rate.ts'
 import { Worker, type WorkerParts } from './worker.ts'
 
 export interface ConsumerParts<Out> extends WorkerParts<Out>, HeldTasksParts, ClaimerParts, ReporterParts {
@@ -59,6 +60,7 @@ const BEGIN_RETRY_MS = 100
 export class RunningConsumer<Out> implements PullerHost<Reservation> {
   readonly #parts: ConsumerParts<Out>
   readonly #capacity: Capacity
+  readonly #startRate: StartRate
   readonly #reporter: Reporter
   readonly #claimer: Claimer
   readonly #heldTasks: HeldTasks
@@ -79,22 +81,24 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   constructor(parts: ConsumerParts<Out>) {
     this.#parts = parts
-    this.#capacity = new Capacity(
-      parts.clock,
-      parts.rateLimiter,
-      parts.settings,
-      () => rateOfShare(parts.settings().rate, parts.share()),
-      parts.concurrency,
-      parts.batched,
-    )
-    this.#reporter = new Reporter(parts)
+    const { clock, settings, share, concurrency, batched } = parts
+    const startRate = new StartRate(clock, parts.rateLimiter, () => {
+      const { rate } = settings()
+      return rate === null ? null : rateOfShare(rate, share())
+    })
+    const capacity = new Capacity(clock, startRate, settings, concurrency, batched)
+    const reporter = new Reporter(parts)
+    const heldTasks = new HeldTasks(parts, capacity, startRate, reporter)
+    this.#startRate = startRate
+    this.#capacity = capacity
+    this.#reporter = reporter
     this.#claimer = new Claimer(parts)
-    this.#heldTasks = new HeldTasks(parts, this.#capacity, this.#reporter)
-    this.#worker = new Worker(parts, this.#capacity, this.#heldTasks, this.#reporter, () => this.#startMore())
-    this.#gatherer = parts.batched
+    this.#heldTasks = heldTasks
+    this.#worker = new Worker(parts, capacity, startRate, heldTasks, reporter, () => this.#startMore())
+    this.#gatherer = batched
       ? new Gatherer({
-          clock: parts.clock,
-          settings: parts.settings,
+          clock,
+          settings,
           mayBring: (...by) => this.#mayBring(...by),
           // One turn later: after a stall, replies that have arrived are read first.
           onTime: () => this.#start(),
@@ -173,19 +177,20 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#takesWork() ? this.#capacity.reserve(whenFree) : null
   }
 
-  reserveAlone(whenIdle: () => void): Reservation | null {
-    return this.#takesWork() ? this.#capacity.reserveAlone(whenIdle) : null
+  reserveAlone(waiter: SuspectWaiter): Reservation | null {
+    return this.#takesWork() ? this.#capacity.reserveAlone(waiter) : null
   }
 
   nextReserveMs(): number {
     return this.#takesWork() ? this.#capacity.nextMs() : Number.POSITIVE_INFINITY
   }
 
-  nextAloneMs(whenIdle: () => void): number {
-    return this.#takesWork() ? this.#capacity.nextAloneMs(whenIdle) : Number.POSITIVE_INFINITY
+  nextAloneMs(waiter: SuspectWaiter): number {
+    return this.#takesWork() ? this.#capacity.nextAloneMs(waiter) : Number.POSITIVE_INFINITY
   }
 
-  passOn(): void {
+  passOn(offered: SuspectWaiter | null): void {
+    if (offered !== null) this.#capacity.passed(offered)
     this.#startMore()
   }
 
@@ -234,6 +239,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
 
   #accept(claim: HeldClaim, reservation: Reservation | null): void {
     this.#heldTasks.hold(claim)
+    this.#startRate.assign(claim.tasks, reservation?.starts ?? 0)
     if (reservation?.from === 'suspects') return void this.#runAlone(claim.tasks[0] as HeldTask, reservation)
     if (this.#gatherer !== null) this.#gatherer.add(claim.tasks)
     else for (const held of claim.tasks) this.#queue.push(held)
@@ -247,7 +253,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
    * If other handlers run at the same time, the start is not recorded.
    */
   async #runAlone(held: HeldTask, reservation: SuspectReservation): Promise<void> {
-    const isOurs = reservation.isAmongOthers || (await this.#begin(held))
+    const isOurs = !this.#capacity.isAlone(reservation) || (await this.#begin(held))
     if (isOurs && this.#takesWork())
       void this.#worker.perform([held]).then(() => this.#capacity.endAlone(reservation))
     else this.#heldTasks.giveBack(held)

@@ -8,6 +8,7 @@ import type { HeldClaim, HeldTask } from './held.ts'
 import { Renewer } from './renewer.ts'
 import type { Reporter } from './reporter.ts'
 import { Settler } from './settler.ts'
+import type { StartRate } from './start-rate.ts'
 import { settleOutcomeOf, type Verdict } from './verdict.ts'
 
 export interface HeldTasksParts {
@@ -25,6 +26,7 @@ export interface HeldTasksParts {
 export class HeldTasks {
   readonly #parts: HeldTasksParts
   readonly #capacity: Capacity
+  readonly #startRate: StartRate
   readonly #reporter: Reporter
   readonly #settler: Settler
   readonly #renewer: Renewer
@@ -33,9 +35,10 @@ export class HeldTasks {
   /** The number of outcomes that were not recorded because the claim no longer held the task. */
   staleCount = 0
 
-  constructor(parts: HeldTasksParts, capacity: Capacity, reporter: Reporter) {
+  constructor(parts: HeldTasksParts, capacity: Capacity, startRate: StartRate, reporter: Reporter) {
     this.#parts = parts
     this.#capacity = capacity
+    this.#startRate = startRate
     this.#reporter = reporter
     const { store, clock, settings } = parts
     this.#settler = new Settler(
@@ -84,6 +87,7 @@ export class HeldTasks {
     if (held.isEnded) return
     held.isEnded = true
     held.call = null
+    this.#startRate.drop(held)
     this.#settler.add(held, outcome)
     this.#capacity.unrecorded = this.#settler.backlog
   }

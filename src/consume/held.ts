@@ -6,6 +6,7 @@ import type { HeapMember } from '../lib/heap.ts'
 import type { CellAddress, ClaimedTask } from '../timetable.ts'
 import type { AnsweredClaim } from './claimer.ts'
 import type { HandlerCall } from './handler-call.ts'
+import type { RatedTask } from './start-rate.ts'
 
 export class HeldClaim implements HeapMember {
   /** The id of the claim request. Extensions of the lease name the claim by this id. */
@@ -47,11 +48,12 @@ export class HeldClaim implements HeapMember {
   }
 }
 
-export class HeldTask {
+export class HeldTask implements RatedTask {
   readonly claim: HeldClaim
   readonly entry: ClaimedTask
   /** True once the outcome is decided. A later answer of the handler is ignored. */
   isEnded = false
+  hasStart = false
   /** The handler call that runs the task; null if no call runs it. */
   call: HandlerCall | null = null
   /** True if the task was cancelled or replaced while this process holds it, or if its lease is lost. */

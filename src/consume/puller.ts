@@ -10,6 +10,7 @@
 import type { Clock } from '../clock.ts'
 import type { Claim, Look } from '../timetable.ts'
 import { Alarm } from '../lib/alarm.ts'
+import type { SuspectWaiter } from './capacity.ts'
 
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -25,10 +26,10 @@ export interface PullerHost<R> {
    */
   reserve(whenFree: () => void): R | null
   /**
-   * Reserves capacity for one suspect. Returns null if the suspect has to wait. The puller tries again when `whenIdle`
-   * is called, or at the time of `nextAloneMs`.
+   * Reserves capacity for one suspect. Returns null if the suspect has to wait. The puller tries again when `waiter` is
+   * called, or at the time of `nextAloneMs`.
    */
-  reserveAlone(whenIdle: () => void): R | null
+  reserveAlone(waiter: SuspectWaiter): R | null
   /**
    * Claims tasks for a reservation and runs or delivers them. Reserved capacity that was not used is free again. A
    * claim without a reservation takes no tasks. It only makes tasks with expired leases available again.
@@ -39,12 +40,14 @@ export interface PullerHost<R> {
   /** Returns the monotonic time at which `reserve` may succeed; Infinity if the callback `whenFree` must come first. */
   nextReserveMs(): number
   /**
-   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if the callback `whenIdle` must come
-   * first.
+   * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if a call of `waiter` must come first.
    */
-  nextAloneMs(whenIdle: () => void): number
-  /** Called at the end of a pass. Offers the capacity that this puller did not need to the next puller. */
-  passOn(): void
+  nextAloneMs(waiter: SuspectWaiter): number
+  /**
+   * Called at the end of a pass. Offers the capacity that this puller did not need to the next puller. `offered` is the
+   * puller if the host was offered to it for a suspect before the pass began, and null otherwise.
+   */
+  passOn(offered: SuspectWaiter | null): void
   onError(error: unknown): void
 }
 
@@ -90,7 +93,7 @@ const UNKNOWN: CellTimes = {
   notBeforeMs: 0,
 }
 
-export class Puller<R> {
+export class Puller<R> implements SuspectWaiter {
   readonly #clock: Clock
   readonly #host: PullerHost<R>
   readonly #lookMs: number
@@ -99,6 +102,7 @@ export class Puller<R> {
   #loop: Promise<void> | null = null
   #isStopped = false
   #isNudged = false
+  #isOffered = false
   #wakeUp: (() => void) | null = null
   #sleepsUntilMs = NEVER
   /** When the claim that is under way was sent; Infinity if none is under way. */
@@ -180,18 +184,28 @@ export class Puller<R> {
     this.#wakeUp?.()
   }
 
+  /** Starts the next pass now, with the cells that have a suspect first: the host is kept idle for it. */
+  readonly offerAlone = (): void => {
+    this.#isOffered = true
+    this.nudge()
+  }
+
   /**
-   * Makes one pass over the cells that are due, the most overdue cell first. Returns the monotonic time of the next
-   * pass; Infinity after `stop`.
+   * Makes one pass over the cells that are due, the most overdue cell first. If the host is kept idle for a suspect of
+   * this puller, the cells with suspects come before the others. Returns the monotonic
+   * time of the next pass; Infinity after `stop`.
    */
   async step(): Promise<number> {
+    const isOffered = this.#isOffered
+    this.#isOffered = false
     const seen = new Set<CellTimes>()
+    const next = () => this.#mostOverdue(seen, isOffered)
     let isStarved = false
-    for (let next = this.#mostOverdue(seen); next !== null; next = this.#mostOverdue(seen)) {
-      seen.add(next.times)
-      if ((await this.#guardedPull(next.cell, next.times)) === 'no-capacity') isStarved = true
+    for (let due = next(); due !== null; due = next()) {
+      seen.add(due.times)
+      if ((await this.#guardedPull(due.cell, due.times)) === 'no-capacity') isStarved = true
     }
-    this.#host.passOn()
+    this.#host.passOn(isOffered ? this : null)
     return this.#isStopped ? NEVER : this.#nextMs(isStarved)
   }
 
@@ -199,13 +213,20 @@ export class Puller<R> {
    * Returns the most overdue cell that is not in `seen`; null if no other cell is due. A pass calls this after each
    * claim, because more cells may be due by then.
    */
-  #mostOverdue(seen: ReadonlySet<CellTimes>): { cell: number; times: CellTimes } | null {
+  #mostOverdue(
+    seen: ReadonlySet<CellTimes>,
+    suspectsFirst: boolean,
+  ): { cell: number; times: CellTimes } | null {
     if (this.#isStopped) return null
     const nowMs = this.#clock.monotonicNow()
     let most: { cell: number; times: CellTimes } | null = null
+    let mostMs = NEVER
     for (const [cell, times] of this.#times) {
       if (earliest(times) > nowMs || seen.has(times)) continue
-      if (most === null || times.ringMs < most.times.ringMs) most = { cell, times }
+      const ringMs = suspectsFirst && times.suspectMs <= nowMs ? Number.NEGATIVE_INFINITY : times.ringMs
+      if (most !== null && ringMs >= mostMs) continue
+      most = { cell, times }
+      mostMs = ringMs
     }
     return most
   }
@@ -236,7 +257,7 @@ export class Puller<R> {
 
   async #pull(cell: number, times: CellTimes): Promise<'pulled' | 'no-capacity' | 'waits'> {
     const nowMs = this.#clock.monotonicNow()
-    const alone = times.suspectMs <= nowMs ? this.#host.reserveAlone(this.nudge) : null
+    const alone = times.suspectMs <= nowMs ? this.#host.reserveAlone(this) : null
     if (alone !== null) {
       await this.#claim(cell, times, alone)
       return 'pulled'
@@ -308,7 +329,7 @@ export class Puller<R> {
     for (const times of this.#times.values()) {
       const ringMs = isStarved && times.ringMs <= nowMs ? NEVER : times.ringMs
       // A suspect that is due waits until the host is idle. The host calls `nudge`, or returns when to try again.
-      const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this.nudge) : times.suspectMs
+      const suspectMs = times.suspectMs <= nowMs ? this.#host.nextAloneMs(this) : times.suspectMs
       const soonestMs = Math.min(ringMs, suspectMs, times.leaseEndMs, times.lookMs)
       nextMs = Math.min(nextMs, Math.max(soonestMs, times.notBeforeMs))
     }

@@ -12,6 +12,7 @@ import type { HeldTask } from './held.ts'
 import type { HeldTasks } from './held-tasks.ts'
 import type { Performer } from './performer.ts'
 import type { Reporter } from './reporter.ts'
+import type { StartRate } from './start-rate.ts'
 import { failure, settleOutcomeOf, type Verdict } from './verdict.ts'
 
 export interface TransactionalCallParts<Out> {
@@ -26,6 +27,7 @@ export interface TransactionalCallParts<Out> {
 /** The objects of a consumer that a call works with. */
 export interface TransactionalCallHost<Out> {
   readonly capacity: Capacity
+  readonly startRate: StartRate
   readonly calls: HandlerCalls
   readonly admission: Admission<Out>
   readonly heldTasks: HeldTasks
@@ -103,9 +105,11 @@ export class TransactionalCall<Out> {
 
   /** Runs inside the transaction. Resolves with true to commit, and with false to roll back. */
   readonly #work: Work = async (tx, settle) => {
-    const { capacity, calls, admission, stopping } = this.#host
+    const { capacity, startRate, calls, admission, stopping } = this.#host
     const ours = this.#tasks.filter((held) => admission.isStillOurs(held))
     if (stopping.aborted || ours.length < this.#tasks.length) return false
+    // If the rate does not allow all starts now, all tasks are given back.
+    if (!this.#tasks.every((held) => startRate.start(held))) return false
     capacity.release(1)
     this.#call = calls.open(this.#tasks, 1)
     const tasks = this.#admitted.map(({ task }) => task)

@@ -17,6 +17,7 @@ import type { HeldTask } from './held.ts'
 import type { HeldTasks } from './held-tasks.ts'
 import type { Performer } from './performer.ts'
 import type { Reporter } from './reporter.ts'
+import type { StartRate } from './start-rate.ts'
 import {
   TransactionalCall,
   type TransactionalCallHost,
@@ -39,6 +40,7 @@ const LOGGED_AFTER_MS = 1_000
 export class Worker<Out> {
   readonly #parts: WorkerParts<Out>
   readonly #capacity: Capacity
+  readonly #startRate: StartRate
   readonly #heldTasks: HeldTasks
   readonly #onProgress: () => void
   readonly #calls: HandlerCalls
@@ -52,12 +54,14 @@ export class Worker<Out> {
   constructor(
     parts: WorkerParts<Out>,
     capacity: Capacity,
+    startRate: StartRate,
     heldTasks: HeldTasks,
     reporter: Reporter,
     onProgress: () => void,
   ) {
     this.#parts = parts
     this.#capacity = capacity
+    this.#startRate = startRate
     this.#heldTasks = heldTasks
     this.#onProgress = onProgress
     const { clock, logger, settings } = parts
@@ -71,7 +75,8 @@ export class Worker<Out> {
     const admission = new Admission(parts, heldTasks, calls, reporter)
     this.#calls = calls
     this.#admission = admission
-    this.#host = { capacity, calls, admission, heldTasks, reporter, stopping: this.#stopping.signal }
+    const stopping = this.#stopping.signal
+    this.#host = { capacity, startRate, calls, admission, heldTasks, reporter, stopping }
   }
 
   /** Returns the number of tasks whose handlers answered before their timeout. */
@@ -176,11 +181,20 @@ export class Worker<Out> {
     // A schema or a guard may answer after `stop`. No handler may start then.
     if (this.#isStopped) return admitted.forEach(({ held }) => this.#heldTasks.giveBack(held))
     if (this.#parts.isTransactional) return this.#callInTransaction(admitted)
-    const call = this.#calls.open(admitted.map(heldOf), 1)
-    const verdicts = await this.#parts.performer(admitted.map(taskOf), call.context)
+    const starting = admitted.filter(({ held }) => this.#mayStart(held))
+    if (starting.length === 0) return this.progress()
+    const call = this.#calls.open(starting.map(heldOf), 1)
+    const verdicts = await this.#parts.performer(starting.map(taskOf), call.context)
     if (!this.#calls.end(call)) return
-    for (const [i, { held }] of admitted.entries()) this.#heldTasks.judge(held, verdicts[i] as Verdict)
+    for (const [i, { held }] of starting.entries()) this.#heldTasks.judge(held, verdicts[i] as Verdict)
     this.progress()
+  }
+
+  /** Returns false and gives the task back if the topic's rate does not allow its start now. */
+  #mayStart(held: HeldTask): boolean {
+    if (this.#startRate.start(held)) return true
+    this.#heldTasks.giveBack(held)
+    return false
   }
 
   async #callInTransaction(admitted: readonly Admitted<Out>[]): Promise<void> {

@@ -23,13 +23,34 @@ describe('a rate limiter', () => {
     expect(rateLimiter.take(25, rate, 60_000)).toBe(10)
   })
 
-  it('takes back grants that were not used', () => {
+  it('counts a reserved start from the start, not from the reservation', () => {
     const rateLimiter = new RateLimiter()
-    rateLimiter.take(10, rate, 0)
-    rateLimiter.giveBack(4)
-    expect(rateLimiter.take(10, rate, 0)).toBe(4)
-    rateLimiter.giveBack(100)
+    expect(rateLimiter.reserve(10, rate, 0)).toBe(10)
+    expect(rateLimiter.nextMs(rate, 0)).toBe(1_000)
+    // However long the reservation lasts, it counts.
+    expect(rateLimiter.take(1, rate, 5_000)).toBe(0)
+    for (let n = 0; n < 10; n++) expect(rateLimiter.start(rate, 5_000)).toBe(true)
+    expect(rateLimiter.take(1, rate, 5_999)).toBe(0)
+    expect(rateLimiter.nextMs(rate, 5_999)).toBe(6_000)
+    expect(rateLimiter.take(25, rate, 6_000)).toBe(10)
+  })
+
+  it('takes back reserved starts that are not made', () => {
+    const rateLimiter = new RateLimiter()
+    rateLimiter.reserve(10, rate, 0)
+    rateLimiter.release(4)
+    expect(rateLimiter.reserve(10, rate, 0)).toBe(4)
+    rateLimiter.release(10)
     expect(rateLimiter.take(10, rate, 0)).toBe(10)
+  })
+
+  it('makes no reserved start that a lower rate does not allow', () => {
+    const rateLimiter = new RateLimiter()
+    const lower = { limit: 1, perMs: 1_000 }
+    rateLimiter.reserve(3, rate, 0)
+    expect([1, 2, 3].map(() => rateLimiter.start(lower, 500))).toEqual([true, false, false])
+    expect(rateLimiter.take(1, lower, 1_499)).toBe(0)
+    expect(rateLimiter.take(1, lower, 1_500)).toBe(1)
   })
 
   it('applies a new rate at once', () => {

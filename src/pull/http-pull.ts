@@ -11,6 +11,8 @@ import { groupBy } from '../lib/group-by.ts'
 import type { Task } from '../task.ts'
 import type { CellAddress, SettleAnswer } from '../timetable.ts'
 import { Reporter, type ReporterParts } from '../consume/reporter.ts'
+import { StartRate } from '../consume/start-rate.ts'
+import type { Rate, RateLimiter } from '../lib/rate-limiter.ts'
 import { PendingPulls, type PendingPullsParts } from './pending-pulls.ts'
 import { type Pulled, PulledTasks } from './pulled-tasks.ts'
 import { decodeToken, encodeToken, type PullToken } from './pull-token.ts'
@@ -18,6 +20,9 @@ import { settleOutcomeOf, type Verdict } from '../consume/verdict.ts'
 
 export interface HttpPullParts extends PendingPullsParts, ReporterParts {
   readonly decode: (body: string) => unknown
+  readonly rateLimiter: RateLimiter
+  /** Returns this process's part of the topic's rate; null if the topic has no rate limit. */
+  readonly rate: () => Rate | null
 }
 
 export interface PulledTask extends Task<unknown> {
@@ -45,9 +50,10 @@ export class HttpPull {
 
   constructor(parts: HttpPullParts) {
     this.#parts = parts
+    const startRate = new StartRate(parts.clock, parts.rateLimiter, parts.rate)
     this.#reporter = new Reporter(parts)
-    this.#pulledTasks = new PulledTasks(parts, this.#reporter)
-    this.#pendingPulls = new PendingPulls(parts, this.#pulledTasks, this.#reporter)
+    this.#pulledTasks = new PulledTasks(parts, startRate, this.#reporter)
+    this.#pendingPulls = new PendingPulls(parts, this.#pulledTasks, startRate, this.#reporter)
   }
 
   get waitingCount(): number {

@@ -6,10 +6,11 @@
  */
 import { BATCH_MAX } from '../lib/batch-max.ts'
 import type { Clock } from '../clock.ts'
+import type { SuspectWaiter } from '../consume/capacity.ts'
 import { Claimer, type ClaimerParts, type ClaimSource } from '../consume/claimer.ts'
 import { Puller, type PullerHost, reachedBy } from '../consume/puller.ts'
 import type { Reporter } from '../consume/reporter.ts'
-import type { RateLimiter, Rate } from '../lib/rate-limiter.ts'
+import type { ReservedStarts, StartRate } from '../consume/start-rate.ts'
 import type { Claim, Look } from '../timetable.ts'
 import { ALL_CELLS, cellsOfSlot } from '../values/cell.ts'
 import { PendingPull } from './pending-pull.ts'
@@ -17,18 +18,13 @@ import type { Pulled, PulledTasks } from './pulled-tasks.ts'
 
 export interface PendingPullsParts extends ClaimerParts {
   readonly clock: Clock
-  readonly rateLimiter: RateLimiter
   readonly paused: () => boolean
-  /** Returns this process's part of the topic's rate; null if the topic has no rate limit. */
-  readonly rate: () => Rate | null
 }
 
-/** A part of a pull that is reserved for one claim. */
-export interface PullReservation {
+/** A part of a pull that is reserved for one claim of at most `limit` tasks. */
+export interface PullReservation extends ReservedStarts {
   readonly from: ClaimSource
   readonly pull: PendingPull
-  /** The maximum number of tasks to claim. */
-  readonly limit: number
   /**
    * How much of the pull's limit is reserved. A claim of a suspect reserves the whole limit, because the suspect must
    * be the only task of the answer.
@@ -50,6 +46,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
   readonly #reporter: Reporter
   readonly #claimer: Claimer
   readonly #pulledTasks: PulledTasks
+  readonly #startRate: StartRate
   /** Pending pulls, served in the order of their arrival. */
   readonly #pulls = new Set<PendingPull>()
   /** Callbacks of pullers that found no pull to claim for. */
@@ -59,8 +56,9 @@ export class PendingPulls implements PullerHost<PullReservation> {
   #callOffIdle: () => void = () => {}
   #isStopped = false
 
-  constructor(parts: PendingPullsParts, pulledTasks: PulledTasks, reporter: Reporter) {
+  constructor(parts: PendingPullsParts, pulledTasks: PulledTasks, startRate: StartRate, reporter: Reporter) {
     this.#parts = parts
+    this.#startRate = startRate
     this.#reporter = reporter
     this.#claimer = new Claimer(parts)
     this.#pulledTasks = pulledTasks
@@ -83,7 +81,8 @@ export class PendingPulls implements PullerHost<PullReservation> {
         signal.removeEventListener('abort', leave)
         this.#pulls.delete(pull)
         if (this.#pulls.size === 0) this.#closeWhenIdle()
-        resolve(this.#pulledTasks.fresh(tasks))
+        // A client that is gone gets no tasks, so none is started. The caller gives them back.
+        resolve(signal.aborted ? tasks : this.#pulledTasks.start(tasks))
       })
       const leave = () => pull.close()
       const callOff = this.#parts.clock.after(waitMs, () => {
@@ -110,65 +109,66 @@ export class PendingPulls implements PullerHost<PullReservation> {
   }
 
   reserve(whenFree: () => void): PullReservation | null {
-    const { rateLimiter, rate, clock } = this.#parts
     const pull = this.#mayClaim() ? this.#firstWithCapacity() : undefined
     const wanted = Math.min(pull?.capacity ?? 0, pull?.share(PULLERS, SHARE_MIN) ?? 0, BATCH_MAX)
-    const limit = wanted === 0 ? 0 : rateLimiter.take(wanted, rate(), clock.monotonicNow())
+    const { limit, starts } = this.#startRate.reserve(wanted)
     if (pull === undefined || limit === 0) {
       this.#waitingPullers.add(whenFree)
       return null
     }
     pull.reserve(limit)
-    return { from: 'lanes', pull, limit, reserved: limit }
+    return { from: 'lanes', pull, limit, starts, reserved: limit }
   }
 
   /**
    * Reserves a whole pull for one suspect. A suspect is the only task of its answer: if it crashes the client, no other
    * task is affected.
    */
-  reserveAlone(whenIdle: () => void): PullReservation | null {
-    const { rateLimiter, rate, clock } = this.#parts
-    const pull = this.#mayClaim() ? [...this.#pulls].find(({ isEmpty }) => isEmpty) : undefined
-    if (pull === undefined || rateLimiter.take(1, rate(), clock.monotonicNow()) === 0) {
-      this.#waitingPullers.add(whenIdle)
+  reserveAlone({ nudge }: SuspectWaiter): PullReservation | null {
+    const pull = this.#firstEmpty()
+    const { limit, starts } = this.#startRate.reserve(pull === undefined ? 0 : 1)
+    if (pull === undefined || limit === 0) {
+      this.#waitingPullers.add(nudge)
       return null
     }
     const reserved = pull.capacity
     pull.reserve(reserved)
-    return { from: 'suspects', pull, limit: 1, reserved }
+    return { from: 'suspects', pull, limit, starts, reserved }
   }
 
   nextReserveMs(): number {
-    const { rateLimiter, rate, clock } = this.#parts
     if (!this.#mayClaim() || this.#firstWithCapacity() === undefined) return Number.POSITIVE_INFINITY
-    const nowMs = clock.monotonicNow()
-    return Math.max(nowMs, rateLimiter.nextMs(rate(), nowMs))
+    return this.#nextStartMs()
   }
 
-  nextAloneMs(whenIdle: () => void): number {
-    this.#waitingPullers.add(whenIdle)
-    return Number.POSITIVE_INFINITY
+  nextAloneMs({ nudge }: SuspectWaiter): number {
+    this.#waitingPullers.add(nudge)
+    return this.#firstEmpty() === undefined ? Number.POSITIVE_INFINITY : this.#nextStartMs()
   }
 
   async claim(cell: number, reservation: PullReservation | null): Promise<Claim> {
-    const { store, settings, rateLimiter } = this.#parts
+    const { store, settings } = this.#parts
     const { limit, from } = reservation ?? NO_TASKS
     const leaseMs = reservation?.pull.leaseMs ?? settings().leaseMs
     const sent = this.#claimer.next(cell, limit, from, leaseMs)
+    const starts = reservation?.starts ?? 0
     let claim: Claim | null = null
+    let tasks: Pulled[] = []
     let admitted: Pulled[] = []
     try {
       claim = await store.claim(sent.at, sent.request)
       this.#reporter.poisoned(claim.poisoned)
       if (claim.tasks.length > 0) reachedBy(this.#pullers, claim.nowMs)
       const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
-      const tasks = this.#pulledTasks.of({ ...sent, claim })
+      tasks = this.#pulledTasks.of({ ...sent, claim })
+      this.#startRate.assign(tasks, starts)
       if (isWanted) admitted = await this.#pulledTasks.admit(sent.at, tasks, from)
       else await this.#pulledTasks.giveBack(tasks)
       return claim
     } finally {
       if (claim === null) this.#claimer.unanswered(sent)
-      rateLimiter.giveBack(Math.max(0, limit - admitted.length))
+      this.#startRate.release(Math.max(0, starts - tasks.length))
+      if (admitted.length < tasks.length) this.#dropAllBut(new Set(admitted), tasks)
       if (reservation !== null) this.#deliver(reservation, admitted)
     }
   }
@@ -199,8 +199,21 @@ export class PendingPulls implements PullerHost<PullReservation> {
     this.#callWaitingPullers()
   }
 
+  /** Releases the starts of the tasks that are not handed out. */
+  #dropAllBut(admitted: ReadonlySet<Pulled>, tasks: readonly Pulled[]): void {
+    for (const task of tasks) if (!admitted.has(task)) this.#startRate.drop(task)
+  }
+
   #mayClaim(): boolean {
     return !this.#isStopped && !this.#parts.paused()
+  }
+
+  #nextStartMs(): number {
+    return Math.max(this.#parts.clock.monotonicNow(), this.#startRate.nextMs())
+  }
+
+  #firstEmpty(): PendingPull | undefined {
+    return this.#mayClaim() ? [...this.#pulls].find(({ isEmpty }) => isEmpty) : undefined
   }
 
   #firstWithCapacity(): PendingPull | undefined {

@@ -2,13 +2,14 @@ import type { Clock } from '../clock.ts'
 import { lateOutcome } from '../consume/admission.ts'
 import type { AnsweredClaim, ClaimSource } from '../consume/claimer.ts'
 import type { Reporter } from '../consume/reporter.ts'
+import type { RatedTask, StartRate } from '../consume/start-rate.ts'
 import { groupBy } from '../lib/group-by.ts'
 import type { TaskStore } from '../store.ts'
 import type { CellAddress, ClaimedTask, SettleOutcome } from '../timetable.ts'
 import type { Settings } from '../values/config.ts'
 
 /** A task that was claimed for a pending pull, with the fields of its token. */
-export interface Pulled {
+export interface Pulled extends RatedTask {
   readonly entry: ClaimedTask
   readonly cell: number
   readonly stamp: number
@@ -42,12 +43,14 @@ const SPENT_SHARE = 0.5
  */
 export class PulledTasks {
   readonly #parts: PulledTasksParts
+  readonly #startRate: StartRate
   readonly #reporter: Reporter
   /** Calls under way that give tasks back and that no pull waits for. */
   readonly #givingBack = new Set<Promise<void>>()
 
-  constructor(parts: PulledTasksParts, reporter: Reporter) {
+  constructor(parts: PulledTasksParts, startRate: StartRate, reporter: Reporter) {
     this.#parts = parts
+    this.#startRate = startRate
     this.#reporter = reporter
   }
 
@@ -59,7 +62,7 @@ export class PulledTasks {
     // For a repeated claim, a part of the lease has passed already.
     const leaseUntilMs = firedMs + leaseMs - Math.ceil(this.#parts.clock.monotonicNow() - sentMs)
     const common = { cell, stamp, req, firedMs, leaseUntilMs, sentMs, leaseMs }
-    return claim.tasks.map((entry) => ({ entry, ...common }))
+    return claim.tasks.map((entry) => ({ entry, ...common, hasStart: false }))
   }
 
   /**
@@ -79,18 +82,21 @@ export class PulledTasks {
   }
 
   /**
-   * Returns the tasks whose remaining leases are long enough for the client, and reports these tasks as fired. Gives
-   * back the other tasks. A pull waits for all its claims, so too much of the first claim's lease may have passed.
+   * Called when tasks are handed out. Returns the tasks that start now, and gives back the others: those whose leases
+   * have too little time left for the client, because a pull waits for all its claims, and those whose start the topic's
+   * rate does not allow any more.
    */
-  fresh(tasks: readonly Pulled[]): Pulled[] {
-    const spent = tasks.filter((task) => this.#isSpent(task))
-    this.giveBackSoon(spent)
-    const fresh = tasks.filter((task) => !spent.includes(task))
-    for (const { entry, firedMs } of fresh) {
+  start(tasks: readonly Pulled[]): Pulled[] {
+    const started: Pulled[] = []
+    const others: Pulled[] = []
+    for (const task of tasks)
+      (!this.#isSpent(task) && this.#startRate.start(task) ? started : others).push(task)
+    this.giveBackSoon(others)
+    for (const { entry, firedMs } of started) {
       this.#reporter.fired(firedMs - entry.ringMs)
       this.#reporter.checkLateness(entry, firedMs - entry.ringMs)
     }
-    return fresh
+    return started
   }
 
   /**
@@ -100,6 +106,7 @@ export class PulledTasks {
   async giveBack(tasks: readonly Pulled[]): Promise<void> {
     const { store, topic } = this.#parts
     const outcome = { kind: 'return' } as const
+    for (const task of tasks) this.#startRate.drop(task)
     await Promise.all(
       [...groupBy(tasks, ({ cell }) => cell)].map(([cell, some]) =>
         store
@@ -143,8 +150,11 @@ export class PulledTasks {
       at,
       tooLate.map(({ task, outcome }) => ({ key: task.entry.key, stamp: task.stamp, outcome })),
     )
-    for (const [i, { task, outcome }] of tooLate.entries())
-      if (answers[i] === 'settled') this.#reporter.announce(task.entry, outcome)
+    for (const [i, { task, outcome }] of tooLate.entries()) {
+      if (answers[i] !== 'settled') continue
+      this.#reporter.settled(outcome)
+      this.#reporter.announce(task.entry, outcome)
+    }
     return inTime
   }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { defineTopic, type TocsinEvents } from 'tocsin'
 import { testTocsin } from 'tocsin/testing'
+import { fullestSpan } from '../fullest-span.ts'
 import { recordFirings, refusal } from './helpers.ts'
 
 describe('layers', () => {
@@ -229,16 +230,6 @@ describe('pause and resume', () => {
 })
 
 describe('rate', () => {
-  /** How many fired in the fullest span of this length, wherever it begins. */
-  function fullest(times: readonly number[], spanMs: number): number {
-    let most = 0
-    for (let first = 0, last = 0; last < times.length; last++) {
-      while ((times[last] ?? 0) - (times[first] ?? 0) >= spanMs) first++
-      most = Math.max(most, last - first + 1)
-    }
-    return most
-  }
-
   it('is kept in every second, and is used up', async () => {
     await using toc = await testTocsin()
     const topic = toc.topic<null>('push', { rate: { limit: 10, per: '1s' } })
@@ -248,7 +239,7 @@ describe('rate', () => {
     expect(fired.length).toBe(100)
     const times = fired.map(([, ms]) => ms)
     expect(times.at(-1)).toBeLessThanOrEqual(5_000 + 10_000)
-    expect(fullest(times, 1_000)).toBeLessThanOrEqual(10)
+    expect(fullestSpan(times, 1_000)).toBeLessThanOrEqual(10)
   })
 
   it('over a long time', async () => {

@@ -22,6 +22,8 @@ export interface PlantedBug {
   readonly isPulled?: boolean
   /** It shows only where a batch handler gets the tasks. */
   readonly isBatched?: boolean
+  /** It shows only if the topic has a rate. */
+  readonly hasRate?: boolean
   /** Where the hunt starts: a seed that caught the bug before, and quickly. `npm run test:long` starts at 1. */
   readonly firstSeed?: number
 }
@@ -34,6 +36,8 @@ const LEASES = 'src/store/leases.js'
 const SQLITE = 'src/ledgers/sqlite/transitions.js'
 const WORKER = 'src/consume/worker.js'
 const GATHERER = 'src/consume/gatherer.js'
+const CAPACITY = 'src/consume/capacity.js'
+const START_RATE = 'src/consume/start-rate.js'
 const LIVENESS = 'src/cluster/liveness.js'
 const SHARES = 'src/cluster/shares.js'
 const CONFIGS = 'src/cluster/topic-configs.js'
@@ -59,9 +63,9 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'acknowledged before it is delivered',
     file: WORKER,
-    find: 'const verdicts = await this.#parts.performer(admitted.map(taskOf), call.context);',
+    find: 'const verdicts = await this.#parts.performer(starting.map(taskOf), call.context);',
     replace:
-      "for (const { held } of admitted) this.#heldTasks.judge(held, { kind: 'done' }); const verdicts = await this.#parts.performer(admitted.map(taskOf), call.context);",
+      "for (const { held } of starting) this.#heldTasks.judge(held, { kind: 'done' }); const verdicts = await this.#parts.performer(starting.map(taskOf), call.context);",
     composition: 'center',
   },
   {
@@ -468,8 +472,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'what was claimed in time is handed out when its lease is over',
     file: PENDING_PULLS,
-    find: 'resolve(this.#pulledTasks.fresh(tasks));',
-    replace: 'resolve(tasks);',
+    find: 'signal.aborted ? tasks : this.#pulledTasks.start(tasks)',
+    replace: 'tasks',
     composition: 'redis',
     isPulled: true,
     firstSeed: 7,
@@ -502,5 +506,25 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     faults: ['step-node'],
     isBatched: true,
     firstSeed: 2,
+  },
+  {
+    name: 'a start counts for the rate from the time of its claim',
+    file: START_RATE,
+    find: 'return this.#limiter.start(rate, this.#clock.monotonicNow());',
+    replace:
+      'return this.#limiter.start(rate, task.claim === undefined ? this.#clock.monotonicNow() : task.claim.trustedUntilMs - task.claim.leaseMs);',
+    composition: 'redis',
+    faults: ['noise-timetable'],
+    hasRate: true,
+    firstSeed: 2,
+  },
+  {
+    name: 'suspects follow one another, and ordinary tasks get no time in between',
+    file: CAPACITY,
+    find: 'nowMs + (SUSPECT_SHARE - 1) * this.#aloneMs',
+    replace: 'nowMs',
+    composition: 'redis',
+    faults: ['crash'],
+    firstSeed: 31,
   },
 ]

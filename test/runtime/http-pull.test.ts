@@ -6,6 +6,8 @@ import { TestTocsin } from '../../src/testing/test-tocsin.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import type { Timetable } from '../../src/timetable.ts'
 import type { TopicConfig } from '../../src/values/config.ts'
+import { fullestSpan } from '../fullest-span.ts'
+import { wrapped } from './harness.ts'
 
 const LEASE_MS = 10_000
 const START_MS = Date.UTC(2026, 0, 1)
@@ -129,6 +131,75 @@ describe('the settings of the topic apply', () => {
     expect(seen.reduce((sum, n) => sum + n)).toBe(12)
     for (let at = 0; at + 10 <= seen.length; at++)
       expect(seen.slice(at, at + 10).reduce((sum, n) => sum + n)).toBeLessThanOrEqual(5)
+  })
+
+  it('rate: holds when tasks are handed out, though the reply of a claim was slow', async () => {
+    let isFirst = true
+    const config = { rate: { limit: 5, per: '4s' }, slotBy: 'prefix' } as const
+    const { toc, topic, httpPull, clock } = httpPullOf(config, (timetable) =>
+      withClaim(timetable, async (at, request) => {
+        const claim = await timetable.claim(at, request)
+        if (claim.tasks.length === 0 || !isFirst) return claim
+        isFirst = false
+        await new Promise<void>((resolve) => clock.after(4_000, () => resolve()))
+        return claim
+      }),
+    )
+    const keys = Array.from({ length: 10 }, (_, n) => `p:${n}`)
+    await topic.scheduleMany(keys.map((key) => ({ key, delay: 0, payload: null })))
+    const handedOut: number[] = []
+    const settled = [1, 2].map(async () => {
+      const tasks = await httpPull.claim(5, LEASE_MS, 20_000, never)
+      for (const _ of tasks) handedOut.push(clock.monotonicNow())
+      await end(httpPull, tasks)
+    })
+    await toc.advance('20s')
+    await Promise.all(settled)
+    expect(handedOut.length).toBe(10)
+    expect(fullestSpan(handedOut, 4_000)).toBeLessThanOrEqual(5)
+  })
+
+  it('rate: a client that disconnects does not use it up', async () => {
+    const { toc, topic, httpPull, pull } = httpPullOf({ rate: { limit: 1, per: '1h' } })
+    await topic.schedule({ key: 'a', delay: 0, payload: null })
+    const gone = new AbortController()
+    const pulled = httpPull.claim(1, LEASE_MS, 0, gone.signal)
+    gone.abort()
+    await toc.advance(1)
+    expect(await pulled).toEqual([])
+    const tasks = await pull(10)
+    expect(tasks).toMatchObject([{ key: 'a' }])
+    await end(httpPull, tasks)
+  })
+
+  it('rate: a suspect that only the rate holds back is handed out when the rate allows it', async () => {
+    let losesWakes = false
+    const { toc, topic, httpPull, pull } = httpPullOf({}, (timetable) =>
+      wrapped(timetable, {
+        watch: (name, watcher) =>
+          timetable.watch(name, {
+            ...watcher,
+            wake: (...ring) => {
+              if (!losesWakes) watcher.wake(...ring)
+            },
+          }),
+      }),
+    )
+    await topic.schedule({ key: 'suspect', delay: 0, payload: null })
+    for (let lost = 0; lost < 2;) {
+      lost += (await pull(10)).length
+      if (lost < 2) await toc.advance('30s')
+    }
+    await toc.advance('9s')
+    await topic.configure({ rate: { limit: 1, per: '5m' } })
+    await topic.schedule({ key: 'ordinary', delay: 0, payload: null })
+    const [ordinary] = await pull(10)
+    expect(ordinary).toMatchObject({ key: 'ordinary' })
+    await end(httpPull, [ordinary as PulledTask])
+    losesWakes = true
+    const tasks = await pull(6 * 60_000)
+    expect(tasks).toMatchObject([{ key: 'suspect' }])
+    await end(httpPull, tasks)
   })
 
   it('objective: a late task emits an event', async () => {

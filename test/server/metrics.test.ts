@@ -115,6 +115,16 @@ describe('what happens here', () => {
     expect(seen.get('tocsin_fired_total', { topic })).toBe(5)
   })
 
+  it('outcomes of tasks that are too late to be pulled', async () => {
+    const topic = await topicOf({ slotBy: 'prefix', late: { after: '10s', then: 'drop' } })
+    await schedule(topic, { key: 'a:late', at: ago(100_000) })
+    await schedule(topic, { key: 'a:punctual', delay: '0s' })
+    expect(await claim(topic)).toMatchObject([{ key: 'a:punctual' }])
+    const seen = await figures()
+    expect(seen.get('tocsin_outcomes_total', { topic, outcome: 'obsolete' })).toBe(1)
+    expect(seen.get('tocsin_fired_total', { topic })).toBe(1)
+  })
+
   it('calls to the store', async () => {
     const topic = await topicOf()
     const count = async (call: string) =>

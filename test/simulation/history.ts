@@ -392,6 +392,8 @@ export interface History {
   readonly hasHandlers: boolean
   /** The topic's: a task is dead after so many failures. */
   readonly attemptsMax: number
+  /** The topic's: at most so many starts in any span; null: no limit. */
+  readonly rate: { readonly limit: number; readonly perMs: number } | null
 }
 
 export interface Violation {

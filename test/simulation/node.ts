@@ -162,6 +162,7 @@ export class Node {
       slots: plan.slots,
       batchSize: 20,
       retry: { maxAttempts: ATTEMPTS_MAX, min: 200, max: 1_500 },
+      rate: plan.rate === undefined ? undefined : { limit: plan.rate.limit, per: plan.rate.perMs },
     }) as Topic<Payload, Payload>
     const tell = (told: Told) => {
       if (!clock.isDead) recorder.tell(told)

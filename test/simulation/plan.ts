@@ -63,6 +63,8 @@ export interface Plan {
   readonly polledMax?: number
   /** The average interval between two changes of the topic's settings. Left out: they do not change. */
   readonly configEveryMs?: number
+  /** The topic's. Left out: as many tasks start as can. */
+  readonly rate?: { readonly limit: number; readonly perMs: number } | undefined
   /** Keys lie in so many cells: in few, claims take several tasks at once. */
   readonly cells: number
   readonly leaseMs: number
@@ -119,6 +121,8 @@ const LEASE_MS = 3_000
 const AIMS: readonly Aim[] = ['write', 'claim', 'claim', 'extend', 'settle']
 const HOUR_MS = 3_600_000
 const LONG_SHARE = 0.05
+const RATE_SHARE = 0.3
+const RATE_PER_MS = 1_000
 
 export interface PlanOptions {
   /** By chance otherwise. */
@@ -133,6 +137,8 @@ export interface PlanOptions {
   readonly isPulled?: boolean | undefined
   /** The first process has a batch handler, for a mistake that shows only there; at random otherwise. */
   readonly isBatched?: boolean | undefined
+  /** The topic has a rate; at random otherwise. */
+  readonly hasRate?: boolean | undefined
 }
 
 export function planOf(
@@ -144,6 +150,7 @@ export function planOf(
     configEveryMs,
     isPulled,
     isBatched,
+    hasRate,
   }: PlanOptions = {},
 ): Plan {
   const chance = new Chance(`plan ${seed}`)
@@ -179,6 +186,8 @@ export function planOf(
     aheadMs: isLong ? HOUR_MS / 2 : 25_000,
     slots: chance.pick([1, 4, 16]),
     configEveryMs: configEveryMs ?? configEveryMsOf(chance.fork('config'), isLong),
+    // A stream of its own: with or without a rate, everything else in the plan is the same.
+    rate: (hasRate ?? new Chance(`rate ${seed}`).is(RATE_SHARE)) ? rateOf(nodeCount, callEveryMs) : undefined,
     cells: chance.pick([2, 64, 64]),
     leaseMs: LEASE_MS,
     serverSkewMs: { timetable: skew(), ledger: skew() },
@@ -189,6 +198,11 @@ export function planOf(
 /** Now and then only: shares that are dealt anew all the time are never seen to be right. */
 function configEveryMsOf(chance: Chance, isLong: boolean): number {
   return chance.pick(isLong ? [600_000, 1_800_000] : [5_000, 15_000, 30_000])
+}
+
+/** Each process may start twice as many tasks as are due on average: only a backlog has to wait. */
+function rateOf(nodeCount: number, callEveryMs: number): NonNullable<Plan['rate']> {
+  return { limit: nodeCount * Math.ceil((2 * RATE_PER_MS) / callEveryMs), perMs: RATE_PER_MS }
 }
 
 function nodeOf(chance: Chance, n: number, composition: Composition, callEveryMs: number): NodePlan {

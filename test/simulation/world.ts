@@ -18,8 +18,11 @@ import { WorldClock } from './world-clock.ts'
 
 /** After the last fault, everything that was delayed must be done within this time. */
 const HEALING_MS = 50_000
-/** The next suspect must start within this time after the one before, whatever that one did. */
-const SUSPECTS_MS = 20_000
+/**
+ * The next suspect must start within this time after the one before, whatever that one did: the consumer drains for one
+ * lease (4 s) at most, the suspect has it for another, and then other tasks get four times as long.
+ */
+const SUSPECTS_MS = 45_000
 /** Upper bound on the time to recover, however many processes were killed and however many suspects there are. */
 const HEALING_MS_MAX = 900_000
 const CLOSING_MS = 60_000
@@ -117,7 +120,7 @@ class World {
   }
 
   async run(): Promise<Outcome> {
-    const { spanMs, aheadMs, faults, composition } = this.#plan
+    const { spanMs, aheadMs, faults, composition, rate = null } = this.#plan
     for (const node of this.#nodes) node.start()
     this.#callers.start()
     this.#operators?.start()
@@ -137,6 +140,7 @@ class World {
         ending,
         hasHandlers: true,
         attemptsMax: ATTEMPTS_MAX,
+        rate,
       },
       fates: this.#fates,
       simulatedMs: this.#clock.nowMs,

@@ -15,10 +15,12 @@ import { checkEnding } from './rules/ending.ts'
 import { checkHandling } from './rules/handling.ts'
 import { checkLiveness } from './rules/liveness.ts'
 import { checkMembership } from './rules/membership.ts'
+import { checkRate } from './rules/rate.ts'
 import { checkReads } from './rules/reads.ts'
 import { checkRecord } from './rules/record.ts'
 import { checkSettings } from './rules/settings.ts'
 import { checkStarts } from './rules/starts.ts'
+import { checkSuspects } from './rules/suspects.ts'
 import { checkTokens } from './rules/tokens.ts'
 import { checkWrites } from './rules/writes.ts'
 import { Truth } from './truth.ts'
@@ -34,6 +36,8 @@ const RULES = [
   checkStarts,
   checkHandling,
   checkBatches,
+  checkRate,
+  checkSuspects,
   checkPulling,
   checkReads,
   checkEnding,

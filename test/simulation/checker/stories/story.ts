@@ -41,6 +41,7 @@ export class Story {
   #calls = 0
   #runs = 0
   #hasHandlers = false
+  #rate: History['rate'] = null
 
   constructor(composition: Composition = 'center', attemptsMax = 3) {
     this.#composition = composition
@@ -60,6 +61,11 @@ export class Story {
   /** No run of a handler is left out. */
   withHandlers(): this {
     this.#hasHandlers = true
+    return this
+  }
+
+  withRate(rate: History['rate']): this {
+    this.#rate = rate
     return this
   }
 
@@ -242,6 +248,7 @@ export class Story {
       events: this.#events,
       attemptsMax: this.#attemptsMax,
       hasHandlers: this.#hasHandlers,
+      rate: this.#rate,
       ending: {
         trueMs,
         recordMs: trueMs,
