@@ -8,16 +8,8 @@ import { StartRate } from './start-rate.ts'
 function capacityOf(permits: number, config: TopicConfig = {}, batched = false) {
   const clock = new VirtualClock(0)
   const settings = settingsOf(effectiveConfig(config, {}), 'topic')
-  return {
-    clock,
-    capacity: new Capacity(
-      clock,
-      new StartRate(clock, new RateLimiter(), () => settings.rate),
-      () => settings,
-      permits,
-      batched,
-    ),
-  }
+  const startRate = new StartRate(clock, new RateLimiter(), () => settings.rate)
+  return { clock, startRate, capacity: new Capacity(clock, startRate, () => settings, permits, batched) }
 }
 
 const noop = () => {}
@@ -100,11 +92,14 @@ describe('capacity', () => {
   })
 
   it('says whether more may be claimed by a time: a claim is under way, or the rate allows one', () => {
-    const { capacity } = capacityOf(10, { rate: { limit: 4, per: '1s' } })
+    const { capacity, startRate } = capacityOf(10, { rate: { limit: 4, per: '1s' } })
     expect(capacity.mayClaimBy(0)).toBe(true)
     const limit = reserve(capacity)
     expect([limit, capacity.mayClaimBy(0)]).toEqual([4, true])
     capacity.claimed(lanes(4), 4)
+    // The claimed tasks hold all starts of the rate, and more can be claimed only after they have started.
+    expect(capacity.mayClaimBy(60_000)).toBe(false)
+    for (let started = 0; started < 4; started++) startRate.start({ hasStart: true })
     expect([999, 1_000].map((atMs) => capacity.mayClaimBy(atMs))).toEqual([false, true])
   })
 

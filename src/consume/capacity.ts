@@ -88,9 +88,9 @@ export interface SuspectReservation extends ReservedStarts {
 /** A puller that has a suspect and waits until the consumer is idle. */
 export interface SuspectWaiter {
   /** Tells the puller to compute anew when to try again. */
-  nudge(): void
+  readonly nudge: () => void
   /** Tells the puller that the consumer is idle and kept idle until the end of the puller's next pass. */
-  offerAlone(): void
+  readonly offerAlone: () => void
 }
 
 export class Capacity {
@@ -229,7 +229,7 @@ export class Capacity {
   mayClaimBy(atMs: number): boolean {
     if (this.#reserved > 0) return true
     if (this.#alone !== 'no') return false
-    return this.#startRate.nextMs() <= atMs
+    return this.#startRate.mayReserveBy(atMs)
   }
 
   /**

@@ -192,8 +192,8 @@ export class Puller<R> implements SuspectWaiter {
 
   /**
    * Makes one pass over the cells that are due, the most overdue cell first. If the host is kept idle for a suspect of
-   * this puller, the cells with suspects come before the others. Returns the monotonic
-   * time of the next pass; Infinity after `stop`.
+   * this puller, the cells with suspects come before the others. Returns the monotonic time of the next pass; Infinity
+   * after `stop`.
    */
   async step(): Promise<number> {
     const isOffered = this.#isOffered

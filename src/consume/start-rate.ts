@@ -18,7 +18,7 @@ export interface ReservedStarts {
  * connection. A start is reserved before the claim, so that a claimed task never waits for the rate. The reservation
  * ends with the start, or when the task gets an outcome without one.
  *
- *   reserve ──▶ claim ──▶ assign to the claimed tasks ──▶ start
+ *   reserve ──▶ claim ──▶ assign to the claimed tasks ──▶ start ──▶ handler called ──▶ started
  *                  └── release what was not used             └── or drop: no start
  */
 export class StartRate {
@@ -64,11 +64,28 @@ export class StartRate {
     return this.#limiter.start(rate, this.#clock.monotonicNow())
   }
 
+  /**
+   * Called right after `count` tasks were started. A start counts from this time on: the process may have been suspended
+   * after the call of `start`.
+   */
+  started(count: number): void {
+    this.#limiter.postpone(count, this.#rate(), this.#clock.monotonicNow())
+  }
+
   /** Releases the start of a task that ends without being started. Does nothing if the task was started. */
   drop(task: RatedTask): void {
     if (!task.hasStart) return
     task.hasStart = false
     this.#limiter.release(1)
+  }
+
+  /**
+   * Returns false if `reserve` cannot succeed before `atMs` unless a start is made or released. Tasks that wait for others
+   * to be claimed use this: they hold starts themselves.
+   */
+  mayReserveBy(atMs: number): boolean {
+    const rate = this.#rate()
+    return rate === null || (this.#limiter.reserved < rate.limit && this.nextMs() <= atMs)
   }
 
   /** Returns the monotonic time at which `reserve` may succeed; a time in the past if it may succeed now. */

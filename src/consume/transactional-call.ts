@@ -113,7 +113,9 @@ export class TransactionalCall<Out> {
     capacity.release(1)
     this.#call = calls.open(this.#tasks, 1)
     const tasks = this.#admitted.map(({ task }) => task)
-    const answered = await this.#call.orAbandoned(this.#parts.performer(tasks, this.#call.within(tx)))
+    const answer = this.#parts.performer(tasks, this.#call.within(tx))
+    startRate.started(tasks.length)
+    const answered = await this.#call.orAbandoned(answer)
     this.#verdicts = answered ?? []
     // A task that threw may have left its writes half done. Roll back the whole transaction, including the writes of
     // other tasks.

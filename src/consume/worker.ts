@@ -184,7 +184,9 @@ export class Worker<Out> {
     const starting = admitted.filter(({ held }) => this.#mayStart(held))
     if (starting.length === 0) return this.progress()
     const call = this.#calls.open(starting.map(heldOf), 1)
-    const verdicts = await this.#parts.performer(starting.map(taskOf), call.context)
+    const answer = this.#parts.performer(starting.map(taskOf), call.context)
+    this.#startRate.started(starting.length)
+    const verdicts = await answer
     if (!this.#calls.end(call)) return
     for (const [i, { held }] of starting.entries()) this.#heldTasks.judge(held, verdicts[i] as Verdict)
     this.progress()

@@ -35,6 +35,21 @@ describe('a rate limiter', () => {
     expect(rateLimiter.take(25, rate, 6_000)).toBe(10)
   })
 
+  it('counts a start from the time to which it was postponed', () => {
+    const rateLimiter = new RateLimiter()
+    rateLimiter.take(6, rate, 0)
+    rateLimiter.take(4, rate, 100)
+    rateLimiter.postpone(5, rate, 300)
+    expect(rateLimiter.take(25, rate, 999)).toBe(0)
+    expect(rateLimiter.take(25, rate, 1_000)).toBe(5)
+    expect(rateLimiter.take(25, rate, 1_299)).toBe(0)
+    expect(rateLimiter.take(25, rate, 1_300)).toBe(5)
+    // Starts that were made before there was a rate are not known.
+    rateLimiter.postpone(25, rate, 2_000)
+    expect(rateLimiter.take(25, rate, 2_999)).toBe(0)
+    expect(rateLimiter.take(25, rate, 3_000)).toBe(10)
+  })
+
   it('takes back reserved starts that are not made', () => {
     const rateLimiter = new RateLimiter()
     rateLimiter.reserve(10, rate, 0)
@@ -71,11 +86,13 @@ describe('a rate limiter', () => {
     }
   })
 
-  it('holds for any rate, at any times, also with grants given back', () => {
+  it('holds for any rate, at any times, also with starts that are made later, postponed or not made', () => {
     const step = fc.record({
       afterMs: fc.double({ min: 0, max: 40, noNaN: true }),
       wanted: fc.integer({ min: 0, max: 5 }),
+      made: fc.integer({ min: 0, max: 5 }),
       unused: fc.integer({ min: 0, max: 2 }),
+      suspendedMs: fc.constantFrom(0, 0, 3.3),
     })
     const limits = fc.record({
       limit: fc.integer({ min: 1, max: 7 }),
@@ -86,14 +103,18 @@ describe('a rate limiter', () => {
         const rateLimiter = new RateLimiter()
         const starts: number[] = []
         let nowMs = 0
-        for (const { afterMs, wanted, unused } of steps) {
+        for (const { afterMs, wanted, made, unused, suspendedMs } of steps) {
           nowMs += afterMs
-          const granted = rateLimiter.take(wanted, { limit, perMs }, nowMs)
-          const used = Math.max(0, granted - unused)
-          rateLimiter.giveBack(granted - used)
-          for (let n = 0; n < used; n++) starts.push(nowMs)
+          rateLimiter.reserve(wanted, { limit, perMs }, nowMs)
+          const started = Math.min(made, rateLimiter.reserved)
+          for (let n = 0; n < started; n++) expect(rateLimiter.start({ limit, perMs }, nowMs)).toBe(true)
+          nowMs += suspendedMs
+          rateLimiter.postpone(started, { limit, perMs }, nowMs)
+          for (let n = 0; n < started; n++) starts.push(nowMs)
+          rateLimiter.release(Math.min(unused, rateLimiter.reserved))
           expect(starts.filter((atMs) => atMs > nowMs - perMs).length).toBeLessThanOrEqual(limit)
         }
+        rateLimiter.release(rateLimiter.reserved)
         // At the time that it names, and not before, there is a grant. Sums of fractions are exact to a microsecond only.
         const nextMs = rateLimiter.nextMs({ limit, perMs }, nowMs)
         if (nextMs > nowMs) expect(rateLimiter.take(1, { limit, perMs }, nowMs)).toBe(0)

@@ -15,11 +15,16 @@ export class RateLimiter {
   #started = 0
   #reserved = 0
 
+  /** The number of starts that are reserved and not made. */
+  get reserved(): number {
+    return this.#reserved
+  }
+
   /** Makes up to `wanted` starts at once, and returns how many it made. If `rate` is null, there is no limit. */
   take(wanted: number, rate: Rate | null, nowMs: number): number {
     if (rate === null) return wanted
     const count = this.#allowed(wanted, rate, nowMs)
-    if (count > 0) this.#record(count, rate, nowMs)
+    this.#record(count, rate, nowMs)
     return count
   }
 
@@ -49,6 +54,23 @@ export class RateLimiter {
   }
 
   /**
+   * Moves the newest `count` starts to `nowMs`. Called right after they were made: the process may have been suspended
+   * between the call of `start` and the start itself.
+   */
+  postpone(count: number, rate: Rate | null, nowMs: number): void {
+    if (rate === null) return
+    let left = count
+    for (let last = this.#starts.at(-1); last !== undefined && left > 0; last = this.#starts.at(-1)) {
+      const moved = Math.min(left, last.count)
+      left -= moved
+      last.count -= moved
+      if (last.count === 0) this.#starts.pop()
+    }
+    this.#started -= count - left
+    this.#record(count - left, rate, nowMs)
+  }
+
+  /**
    * Returns the monotonic time at which the next start is possible; 0 if it is possible now. If reserved starts use up
    * the limit, this is the earliest time at which one of them stops counting, unless it is released before.
    */
@@ -65,6 +87,7 @@ export class RateLimiter {
   }
 
   #record(count: number, { perMs }: Rate, nowMs: number): void {
+    if (count === 0) return
     this.#started += count
     // Round the time up to a multiple of a thousandth of the span, so that there are at most about a thousand records.
     // Rounding up keeps a start longer, so no span has more starts than the limit.

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Tocsin, Topic } from 'tocsin'
+import type { TopicConfig } from '../../src/values/config.ts'
 import { cellOf } from '../../src/values/cell.ts'
 import { eventually } from '../fault/helpers.ts'
 import { eventsOf } from '../fault/records.ts'
@@ -19,12 +20,15 @@ const ROUND_MS = 250
 const AHEAD_MS = 2_000
 const LOOK_EVERY_MS = 10
 
+type Rate = NonNullable<TopicConfig['rate']>
+
 export interface CrewOptions {
   readonly topic: string
   readonly lease: string
   /** How long a handler takes. */
   readonly workMs: number
   readonly perSecond: number
+  readonly rate?: Rate
 }
 
 export class Crew implements AsyncDisposable {
@@ -65,8 +69,9 @@ export class Crew implements AsyncDisposable {
     return [...new Set([...this.#gone, ...names])].toSorted()
   }
 
-  get #config(): { lease: string; slots: number } {
-    return { lease: this.#options.lease, slots: SLOTS }
+  get #config(): { lease: string; slots: number; rate?: Rate } {
+    const { lease, rate } = this.#options
+    return { lease, slots: SLOTS, ...(rate === undefined ? {} : { rate }) }
   }
 
   get programs(): Program[] {

@@ -63,9 +63,9 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'acknowledged before it is delivered',
     file: WORKER,
-    find: 'const verdicts = await this.#parts.performer(starting.map(taskOf), call.context);',
+    find: 'const answer = this.#parts.performer(starting.map(taskOf), call.context);',
     replace:
-      "for (const { held } of starting) this.#heldTasks.judge(held, { kind: 'done' }); const verdicts = await this.#parts.performer(starting.map(taskOf), call.context);",
+      "for (const { held } of starting) this.#heldTasks.judge(held, { kind: 'done' }); const answer = this.#parts.performer(starting.map(taskOf), call.context);",
     composition: 'center',
   },
   {
@@ -512,7 +512,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     file: START_RATE,
     find: 'return this.#limiter.start(rate, this.#clock.monotonicNow());',
     replace:
-      'return this.#limiter.start(rate, task.claim === undefined ? this.#clock.monotonicNow() : task.claim.trustedUntilMs - task.claim.leaseMs);',
+      'this.started = () => {}; return this.#limiter.start(rate, task.claim === undefined ? this.#clock.monotonicNow() : task.claim.trustedUntilMs - task.claim.leaseMs);',
     composition: 'redis',
     faults: ['noise-timetable'],
     hasRate: true,

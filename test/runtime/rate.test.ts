@@ -61,6 +61,17 @@ describe('a rate holds when handlers start, however the span is laid', () => {
     expectRateKept(starts)
   })
 
+  it('and a batch that has as many tasks as it allows does not wait for more', async () => {
+    const { toc, clock } = tocsinOf()
+    const topic = toc.topic<null>('t', { rate: RATE, linger: '20s' })
+    const starts: number[] = []
+    topic.consumeBatch(async (tasks) => tasks.forEach(() => starts.push(clock.monotonicNow())))
+    await topic.scheduleMany(dueNow(TASKS))
+    await toc.advance('8s')
+    await toc.close()
+    expectRateKept(starts)
+  })
+
   it('though a guard is slow', async () => {
     const { toc, clock } = tocsinOf()
     const topic = toc.topic<null>('t', { rate: RATE })

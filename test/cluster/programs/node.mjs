@@ -21,7 +21,9 @@ toc.on('slots', ({ owned }) => record('slots', { owned }))
 
 toc.topic(options.topic, options.config).consume(
   async ({ key, dueAt, deliveries, latenessMs }) => {
-    record('start', { key, dueMs: dueAt.getTime(), deliveries, latenessMs })
+    // This clock is the same in all processes of a machine, and is never adjusted.
+    const monotonicMs = Number(process.hrtime.bigint()) / 1_000_000
+    record('start', { key, dueMs: dueAt.getTime(), deliveries, latenessMs, monotonicMs })
     if (workMs > 0) await sleep(workMs)
     record('end', { key })
   },
