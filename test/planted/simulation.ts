@@ -495,7 +495,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'redis',
     configEveryMs: 1_000,
     isBatched: true,
-    firstSeed: 3,
+    firstSeed: 10,
   },
   {
     name: 'a batch handler gets each claim by itself',

@@ -24,6 +24,8 @@ interface BatchCall {
 }
 
 export function checkBatches({ history, claims }: Truth, findings: Findings): void {
+  // If the rate is used up, a batch does not linger.
+  if (history.rate !== null) return
   // A task that lost a lease may become a suspect, and a suspect ends the linger.
   const lost = claims.find(({ kind, event }) => kind === 'taken-over' || event.isAlone)
   const untilSeq = lost?.event.seq ?? Number.POSITIVE_INFINITY

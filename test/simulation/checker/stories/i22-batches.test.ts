@@ -53,6 +53,9 @@ describe('I22 a batch handler gets what comes within the linger in one call', ()
   breaks('I22', 'a call for each, if another setting is set', () =>
     batches(TWO_CALLS, created('[["lease","2s"]]')),
   )
+  fine('a call for each, if the topic has a rate', () =>
+    batches(TWO_CALLS, new Story('center').withRate({ limit: 10, perMs: 1_000 })),
+  )
   fine('a call for each, while a link is faulty', () =>
     batches(
       TWO_CALLS,
