@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import { describeError, describeValue, ERROR_TABLE, TocsinError } from './errors.ts'
+import { describeError, describeValue, ERROR_TABLE, type ErrorCode, TocsinError } from './errors.ts'
 
 /** Throws in every way in which being looked at can throw. */
 const hostile = (): object =>
@@ -30,7 +30,64 @@ function errorWithThrowing(property: 'name' | 'message'): Error {
   })
 }
 
+/** Clients decide by these: a change of one breaks them. A new code may be added. */
+const PROMISED: Readonly<Record<string, readonly [status: number, isRetryable: boolean]>> = {
+  'bad-topic': [400, false],
+  'unknown-topic': [404, false],
+  'bad-config': [400, false],
+  'bad-key': [400, false],
+  'bad-tags': [400, false],
+  'bad-payload': [400, false],
+  'payload-too-large': [413, false],
+  'bad-time': [400, false],
+  'bad-duration': [400, false],
+  'bad-option': [400, false],
+  'bad-cursor': [400, false],
+  'bad-outcome': [400, false],
+  'outcome-count': [400, false],
+  'version-conflict': [412, false],
+  interrupted: [503, true],
+  'ledger-required': [400, false],
+  unsupported: [400, false],
+  'unknown-outcome': [503, false],
+  'timetable-unavailable': [503, true],
+  'timetable-full': [503, true],
+  'timetable-refused': [503, false],
+  'ledger-in-use': [503, true],
+  'ledger-unavailable': [503, true],
+  'ledger-full': [503, true],
+  'ledger-damaged': [500, false],
+  'ledger-refused': [503, false],
+  'driver-missing': [500, false],
+  'ledger-too-new': [503, false],
+  'bad-tx': [400, false],
+  'bad-request': [400, false],
+  unauthorized: [401, false],
+  forbidden: [403, false],
+  'not-found': [404, false],
+  'method-not-allowed': [405, false],
+  'in-flight': [409, false],
+  'request-timeout': [408, true],
+  'too-large': [413, false],
+  'bad-media-type': [415, false],
+  'headers-too-large': [431, false],
+  'rate-limited': [429, true],
+  internal: [500, false],
+  unreachable: [503, true],
+  'bad-token': [400, false],
+  closed: [503, false],
+  timeout: [504, true],
+  cancelled: [409, false],
+  'lease-lost': [409, false],
+}
+
 describe('the table', () => {
+  test.each(Object.entries(PROMISED))(
+    '%s keeps its status, and whether it may be retried',
+    (code, [status, retryable]) =>
+      expect(ERROR_TABLE[code as ErrorCode]).toMatchObject({ status, retryable }),
+  )
+
   test.each(Object.entries(ERROR_TABLE))('%s can be served and explained', (code, { status, means }) => {
     expect(code).toMatch(/^[a-z]+(-[a-z]+)*$/)
     expect(status).toBeGreaterThanOrEqual(400)
@@ -192,4 +249,14 @@ describe('describeValue', () => {
       }),
     ],
   ])('never throws: %s', (_, make) => expect(describeValue(make())).toEqual(expect.any(String)))
+})
+
+test('describeValue escapes control characters, because input must not add lines to a log', () => {
+  expect(describeValue('a\nb\u0000c')).toBe("'a\\u000ab\\u0000c'")
+  expect(describeValue(() => 5)).toBe('a function')
+})
+
+test('describeValue shortens a long text to 58 characters', () => {
+  expect(describeValue('é'.repeat(60))).toBe(`'${'é'.repeat(60)}'`)
+  expect(describeValue(`b${'é'.repeat(60)}`)).toBe(`'b${'é'.repeat(56)}…'`)
 })

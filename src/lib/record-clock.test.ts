@@ -30,4 +30,16 @@ describe("what a server's clock says, as far as was heard", () => {
     pass(1_000)
     expect(server() - record.now()).toBeLessThanOrEqual(3)
   })
+
+  it('is the heard time plus the time since, and starts anew with each answer', () => {
+    const { record, pass } = clockAt(1)
+    record.heard(5_000)
+    expect([record.now(), record.about(), record.ageMs()]).toEqual([5_000, 5_000, 0])
+    pass(250.9)
+    expect([record.now(), record.about(), record.ageMs()]).toEqual([5_250, 5_250, 250.9])
+    pass(9_749.1)
+    expect([record.now(), record.about()]).toEqual([14_990, 15_000])
+    record.heard(4_000)
+    expect([record.now(), record.about()]).toEqual([4_000, 4_000])
+  })
 })

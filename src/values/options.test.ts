@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { badOption, checkOptions, nearest, needsLedger, wholeNumber } from './options.ts'
+import { badOption, checkOptions, nearest, needsLedger, wholeNumber, withoutSecret } from './options.ts'
 
 const KNOWN = ['concurrency', 'transaction', 'guard', 'tx']
 
@@ -125,3 +125,36 @@ test('needsLedger says what needs one, and what one is', () =>
     code: 'ledger-required',
     message: expect.stringMatching(/^listing done tasks needs a ledger \(a SQL database/),
   }))
+
+describe('withoutSecret', () => {
+  test.each<[unknown, string]>([
+    ['redis://localhost:6379', "'redis://localhost:6379'"],
+    ['redis://user:pass@host/1', "'…@host/1'"],
+    ['postgres://u:p@ss@host/db', "'…@host/db'"],
+    ['@', "'…@'"],
+    ['', "''"],
+    [5, '5'],
+    [{ password: 'x' }, 'an object'],
+  ])('%j is shown as %s', (value, shown) => expect(withoutSecret(value)).toBe(shown))
+})
+
+describe('a misspelt name', () => {
+  test.each([
+    ['tx', 'tx'],
+    ['t', 'tx'],
+    ['txx', 'tx'],
+    ['at', null],
+    ['ab', null],
+    ['gaurd', 'guard'],
+    ['Guard', 'guard'],
+    ['garden', null],
+    ['concurency', 'concurrency'],
+    ['transactional', 'transaction'],
+    ['x'.repeat(65), null],
+  ])('%s is nearest to %s', (name, known) => expect(nearest(name, KNOWN)).toBe(known))
+
+  test('of 64 characters is still compared, and a longer one is not', () => {
+    expect(nearest('x'.repeat(64), ['x'.repeat(64)])).toBe('x'.repeat(64))
+    expect(nearest('x'.repeat(65), ['x'.repeat(65)])).toBeNull()
+  })
+})
