@@ -7,6 +7,7 @@ import type { Ledger } from '../ledger.ts'
 import type { PostgresConfig, PostgresOptions } from '../ledgers/postgres/options.ts'
 import type { SqliteConfig, SqliteDatabase, SqliteOptions } from '../ledgers/sqlite/options.ts'
 import type { Logger } from '../telemetry/logger.ts'
+import type { Meter } from '../telemetry/meter.ts'
 import { badOption, wholeNumber, withoutSecret } from '../values/options.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
@@ -43,6 +44,7 @@ interface Surroundings {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  readonly meter?: Meter | undefined
 }
 
 export const STORE_FIELDS: readonly string[] = [

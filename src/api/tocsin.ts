@@ -94,10 +94,10 @@ export class Tocsin implements AsyncDisposable {
     checkOptions(options, OPEN_FIELDS, 'open')
     const logger = checkLogger(options.logger)
     const node = checkNode(options.node)
-    const surroundings = { clock: systemClock, random: systemRandom, logger }
+    const surroundings = { clock: systemClock, random: systemRandom, logger, meter: instruments }
     const opened = await openStore(options, surroundings)
     const store = instruments?.timed(opened.store) ?? opened.store
-    const toc = new Tocsin({ ...surroundings, ...opened, store, node, meter: instruments })
+    const toc = new Tocsin({ ...surroundings, ...opened, store, node })
     try {
       await toc.join()
     } catch (error) {

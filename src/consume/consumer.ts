@@ -189,6 +189,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     return this.#takesWork() ? this.#capacity.nextAloneMs(waiter) : Number.POSITIVE_INFINITY
   }
 
+  foundByLook(count: number): void {
+    this.#reporter.caught('look', count)
+  }
+
   passOn(offered: SuspectWaiter | null): void {
     if (offered !== null) this.#capacity.passed(offered)
     this.#startMore()
@@ -211,6 +215,7 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
       claim = await store.claim(sent.at, sent.request)
       // Await nothing before the tasks are held: a `fence` call that arrives earlier would not find its task.
       this.#reporter.poisoned(claim.poisoned)
+      this.#reporter.caught('lease', claim.rescued)
       taken = claim.tasks.length
       if (taken > 0) {
         this.#reached(claim.nowMs)

@@ -18,6 +18,9 @@ const NEVER = Number.POSITIVE_INFINITY
 const RETRY_MS_MIN = 100
 const RETRY_MS_MAX = 5_000
 
+/** A wake arrives within this time, or it is lost. */
+const WAKE_MS = 1_000
+
 /** The host of a puller: a consumer, or the pending HTTP pulls of a topic. `R` is a reservation of capacity. */
 export interface PullerHost<R> {
   /**
@@ -43,6 +46,8 @@ export interface PullerHost<R> {
    * Returns the monotonic time at which `reserveAlone` may succeed; Infinity if a call of `waiter` must come first.
    */
   nextAloneMs(waiter: SuspectWaiter): number
+  /** Called when a look, and no wake, led to these tasks. */
+  foundByLook(count: number): void
   /**
    * Called at the end of a pass. Offers the capacity that this puller did not need to the next puller. `offered` is the
    * puller if the host was offered to it for a suspect before the pass began, and null otherwise.
@@ -72,6 +77,8 @@ interface CellTimes {
   suspectMs: number
   leaseEndMs: number
   lookMs: number
+  /** The time of the look that told the ring time; null if a claim or a wake told it. */
+  foundMs: number | null
   /**
    * The number of claims of this cell that failed in a row, and the time of the retry. Other cells do not wait for the
    * retry.
@@ -89,6 +96,7 @@ const UNKNOWN: CellTimes = {
   suspectMs: NEVER,
   leaseEndMs: NEVER,
   lookMs: 0,
+  foundMs: null,
   failures: 0,
   notBeforeMs: 0,
 }
@@ -135,6 +143,7 @@ export class Puller<R> implements SuspectWaiter {
     // The wake shows that the store is reachable again, so do not wait before the retry of a failed claim.
     times.failures = 0
     times.notBeforeMs = 0
+    times.foundMs = null
     const nowMs = this.#clock.monotonicNow()
     const atMs = nowMs + inMs
     if (atMs < times.wokenMs) {
@@ -272,13 +281,16 @@ export class Puller<R> implements SuspectWaiter {
 
   async #claim(cell: number, times: CellTimes, reservation: R | null): Promise<void> {
     times.wokenMs = NEVER
-    this.#claimSentMs = this.#clock.monotonicNow()
+    const sentMs = this.#clock.monotonicNow()
+    this.#claimSentMs = sentMs
     let claim: Claim
     try {
       claim = await this.#host.claim(cell, reservation)
     } finally {
       this.#claimSentMs = NEVER
     }
+    if (times.foundMs !== null) this.#host.foundByLook(unannounced(claim, sentMs - times.foundMs))
+    times.foundMs = null
     const nowMs = this.#clock.monotonicNow()
     const inMs = (recordMs: number | null) => (recordMs === null ? NEVER : nowMs + recordMs - claim.nowMs)
     times.ringMs = passesOver(claim) ? nowMs : inMs(claim.nextRingMs)
@@ -299,6 +311,7 @@ export class Puller<R> implements SuspectWaiter {
     if (ringInMs !== null && nowMs + ringInMs < times.ringMs) {
       times.ringMs = nowMs + ringInMs
       times.ringRecordMs = NEVER
+      times.foundMs = nowMs
     }
     if (leaseEndInMs !== null) times.leaseEndMs = Math.min(times.leaseEndMs, nowMs + leaseEndInMs)
     times.lookMs = this.#nextLookMs(nowMs)
@@ -371,4 +384,12 @@ function passesOver({ tasks, nowMs, nextRingMs }: Claim): boolean {
 
 function earliest({ ringMs, suspectMs, leaseEndMs, lookMs, notBeforeMs }: CellTimes): number {
   return Math.max(Math.min(ringMs, suspectMs, leaseEndMs, lookMs), notBeforeMs)
+}
+
+/**
+ * Returns how many tasks of a claim no wake had told of, if a look told the ring time `sinceMs` before the claim. A wake of
+ * a task that was due at the look may just be late.
+ */
+function unannounced({ tasks, nowMs }: Claim, sinceMs: number): number {
+  return tasks.filter(({ ringMs }) => sinceMs >= WAKE_MS || nowMs - ringMs >= WAKE_MS).length
 }

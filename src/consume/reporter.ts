@@ -3,7 +3,7 @@ import { LogLimiter } from '../lib/log-limiter.ts'
 import type { DeadCause } from '../task.ts'
 import type { Announcer } from '../telemetry/events.ts'
 import type { Logger } from '../telemetry/logger.ts'
-import type { Meter } from '../telemetry/meter.ts'
+import type { Meter, SafetyNet } from '../telemetry/meter.ts'
 import type { SettleOutcome } from '../timetable.ts'
 import type { Settings } from '../values/config.ts'
 
@@ -61,6 +61,11 @@ export class Reporter {
   /** Counts a recorded outcome. */
   settled(outcome: SettleOutcome): void {
     this.#parts.meter.settled(this.#parts.topic, outcome.kind)
+  }
+
+  /** Counts tasks that a safety net found. */
+  caught(net: SafetyNet, count: number): void {
+    if (count > 0) this.#parts.meter.caught(this.#parts.topic, net, count)
   }
 
   /** Emits 'dead' or 'retry' for a recorded outcome. Other outcomes have no event. */

@@ -158,6 +158,7 @@ export class PendingPulls implements PullerHost<PullReservation> {
     try {
       claim = await store.claim(sent.at, sent.request)
       this.#reporter.poisoned(claim.poisoned)
+      this.#reporter.caught('lease', claim.rescued)
       if (claim.tasks.length > 0) reachedBy(this.#pullers, claim.nowMs)
       const isWanted = reservation !== null && !reservation.pull.isClosed && this.#mayClaim()
       tasks = this.#pulledTasks.of({ ...sent, claim })
@@ -175,6 +176,10 @@ export class PendingPulls implements PullerHost<PullReservation> {
 
   look(cell: number): Promise<Look> {
     return this.#parts.store.look({ topic: this.#parts.topic, cell })
+  }
+
+  foundByLook(count: number): void {
+    this.#reporter.caught('look', count)
   }
 
   /** Does nothing: `#deliver` calls the waiting pullers after each claim. */

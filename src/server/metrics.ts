@@ -6,7 +6,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { type Clock, withDeadline } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import type { Meter } from '../telemetry/meter.ts'
+import type { Meter, SafetyNet } from '../telemetry/meter.ts'
 import type { TaskStore } from '../store.ts'
 import type { SettleOutcome } from '../timetable.ts'
 import type { Tocsin } from '../api/tocsin.ts'
@@ -37,6 +37,7 @@ export class Metrics implements Meter {
   readonly #lateness: Histogram<'topic'>
   readonly #fired: Counter<'topic'>
   readonly #outcomes: Counter<'topic' | 'outcome'>
+  readonly #caught: Counter<'topic' | 'net'>
   readonly #calls: Histogram<'call' | 'result'>
   readonly #requests: Histogram<'method' | 'route' | 'status'>
 
@@ -62,6 +63,12 @@ export class Metrics implements Meter {
       labelNames: ['topic', 'outcome'],
       registers,
     })
+    this.#caught = new Counter({
+      name: 'tocsin_safety_net_total',
+      help: 'Tasks that a safety net found: lease (a lease ended without an outcome), look (no wake told of the task), sweeper (its hint was missing). Without faults 0.',
+      labelNames: ['topic', 'net'],
+      registers,
+    })
     this.#calls = new Histogram({
       name: 'tocsin_store_call_seconds',
       help: 'Duration of calls to the store.',
@@ -85,6 +92,10 @@ export class Metrics implements Meter {
 
   settled(topic: string, outcome: SettleOutcome['kind']): void {
     this.#outcomes.inc({ topic, outcome })
+  }
+
+  caught(topic: string, net: SafetyNet, count: number): void {
+    this.#caught.inc({ topic, net }, count)
   }
 
   requested(method: string, route: string, status: number, tookMs: number): void {

@@ -3,6 +3,7 @@ import type { TocsinError } from '../errors.ts'
 import { DEFAULT_CONFIG, type Settings, settingsOf } from '../values/config.ts'
 import type { Ledger, TopicCreated } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
+import { type Meter, noMeter } from '../telemetry/meter.ts'
 import type { Random } from '../random.ts'
 import { Janitor } from './janitor.ts'
 import { LogLimiter } from '../lib/log-limiter.ts'
@@ -55,6 +56,7 @@ export interface LedgerStoreParts {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  readonly meter?: Meter | undefined
 }
 
 /**
@@ -94,6 +96,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     const residentMs = (topic: string) => this.#settingsOf(topic).residentMs
     this.#topicFillers = new TopicFillers({
       ...parts,
+      meter: parts.meter ?? noMeter,
       ringing: this.#table,
       residentMs,
       onCommitted: (topic, places) => this.#hintWriter.catchUp(topic, places),

@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { Ledger } from '../ledger.ts'
 import type { Logger } from '../telemetry/logger.ts'
+import type { Meter } from '../telemetry/meter.ts'
 import { type Filler, Loader } from './loader.ts'
 import { CommitFeed } from './commit-feed.ts'
 import { Poller } from './poller.ts'
@@ -16,6 +17,7 @@ export interface TopicFillersParts {
   readonly ringing: HintTable
   readonly clock: Clock
   readonly logger: Logger
+  readonly meter: Meter
   readonly residentMs: (topic: string) => number
   /** Called with places that callers wrote in their own transactions, after the commit. */
   readonly onCommitted: (topic: string, places: readonly Place[]) => Promise<void>
@@ -127,10 +129,11 @@ export class TopicFillers {
   }
 
   #loaded(topic: string): Jobs {
-    const { ledger, ringing, clock, logger, onError } = this.#parts
+    const { ledger, ringing, clock, logger, meter, onError } = this.#parts
     const filler = this.#loader(topic)
     const onRescue = (count: number) => {
       this.#rescued.set(topic, this.rescuedOf(topic) + count)
+      meter.caught(topic, 'sweeper', count)
       logger.warn({ topic, count }, 'overdue tasks were missing in the timetable and were put back')
     }
     const sweeper = new Sweeper(topic, ledger, ringing, clock, filler, onRescue, (error) =>

@@ -1,5 +1,14 @@
 import type { SettleOutcome } from '../timetable.ts'
 
+/**
+ * The safety nets. Each of them finds tasks that the usual way has lost. Without faults they have nothing to do.
+ *
+ * - lease: a lease ended without an outcome, because its holder died or could not extend it
+ * - look: the periodic look at a cell found a task of which no wake had told
+ * - sweeper: an overdue task of the ledger had no hint in the timetable
+ */
+export type SafetyNet = 'lease' | 'look' | 'sweeper'
+
 /** Counts tasks for metrics. Its methods are called for every task, so they must be fast and must not throw. */
 export interface Meter {
   /**
@@ -12,6 +21,8 @@ export interface Meter {
    * it, because it is too late or is given back.
    */
   settled(topic: string, outcome: SettleOutcome['kind']): void
+  /** Called when a safety net found `count` tasks. */
+  caught(topic: string, net: SafetyNet, count: number): void
 }
 
-export const noMeter: Meter = { fired: () => {}, settled: () => {} }
+export const noMeter: Meter = { fired: () => {}, settled: () => {}, caught: () => {} }

@@ -2,6 +2,7 @@ import { systemClock } from '../clock.ts'
 import { type Duration, durationMs } from '../values/duration.ts'
 import { type Instant, instantMs } from '../values/instant.ts'
 import { silentLogger } from '../telemetry/logger.ts'
+import { type Meter, noMeter } from '../telemetry/meter.ts'
 import { checkOptions } from '../values/options.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
@@ -44,17 +45,18 @@ export class TestTocsin extends Tocsin {
   readonly #patienceMs: number
   #advancing: Promise<void> = Promise.resolve()
 
-  /** Use `testTocsin()` instead. `wrap` wraps the timetable, to inject faults. */
+  /** Use `testTocsin()` instead. `wrap` wraps the timetable, to inject faults; `meter` counts. */
   constructor(
     clock: VirtualClock,
     patienceMs: number,
     wrap: (timetable: TaskStore) => TaskStore = (same) => same,
+    meter: Meter = noMeter,
   ) {
     const random = predictable()
     const timetable = new WatchedTimetable(clock, random, LOOK_MS)
     // Claims take no virtual time, so a batch is complete without waiting, and `advance` to a due time delivers it.
     const defaults = { linger: '0ms' }
-    super({ store: wrap(timetable), clock, random, logger: silentLogger, defaults })
+    super({ store: wrap(timetable), clock, random, logger: silentLogger, meter, defaults })
     this.#clock = clock
     this.#timetable = timetable
     this.#patienceMs = patienceMs

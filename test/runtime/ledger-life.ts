@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ALL_CELLS, cellOf } from '../../src/values/cell.ts'
+import { expect } from 'vitest'
 import { systemClock } from '../../src/clock.ts'
 import { settingsOf } from '../../src/values/config.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { openSqlite } from '../../src/ledgers/sqlite/open.ts'
+import { netCounter } from '../idle-nets.ts'
 import { LedgerStore } from '../../src/store/ledger-store.ts'
 import type { TopicAudit } from '../../src/store.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
@@ -24,6 +26,17 @@ export const LEASE_MS = 30_000
 export interface Faults {
   ledger: Partial<Ledger>
   table: Partial<HintTable>
+}
+
+/** Calls `noticed` when a fault is assigned. */
+function faultsThat(noticed: () => void): Faults {
+  const faults: Faults = { ledger: {}, table: {} }
+  return new Proxy(faults, {
+    set(target, name, value: object) {
+      if (Object.keys(value).length > 0) noticed()
+      return Reflect.set(target, name, value)
+    },
+  })
 }
 
 /** What is broken can be changed while it runs. */
@@ -53,8 +66,9 @@ class SharedMemory extends MemoryTimetable {
 }
 
 export class Lives implements AsyncDisposable {
-  readonly faults: Faults = { ledger: {}, table: {} }
   readonly log = new Log()
+  /** What the safety nets found in all lives. */
+  readonly nets = netCounter()
   clock = new VirtualClock(START_MS)
   store!: LedgerStore
   /** As they are, without faults. */
@@ -64,6 +78,9 @@ export class Lives implements AsyncDisposable {
   readonly #residentMs: number
   readonly #isShared: boolean
   #unwatch = () => {}
+  readonly #faults = faultsThat(() => this.needsNets())
+  /** True once there was a fault, or the test has said that it needs the nets. */
+  #areNetsNeeded = false
 
   private constructor(residentMs: number, isShared: boolean) {
     this.#residentMs = residentMs
@@ -76,6 +93,16 @@ export class Lives implements AsyncDisposable {
     lives.#open()
     if (watches) await lives.watch()
     return lives
+  }
+
+  /** A fault is assigned to a part of it: `faults.table = { put: lost }`. From then on, the safety nets may find tasks. */
+  get faults(): Faults {
+    return this.#faults
+  }
+
+  /** Says that this test loses leases, hints or wakes on purpose. Otherwise it fails if a safety net has something to do. */
+  needsNets(): void {
+    this.#areNetsNeeded = true
   }
 
   /** From now on the topic is consumed here. */
@@ -101,11 +128,14 @@ export class Lives implements AsyncDisposable {
     this.#unwatch()
     await this.store.close()
     rmSync(this.#folder, { recursive: true, force: true })
+    if (!this.#areNetsNeeded)
+      expect(this.nets.counts, 'a safety net found tasks in a test without a fault').toEqual({})
   }
 
   #open(): void {
     const random = seededRandom(1)
-    const { clock, faults } = this
+    const { clock } = this
+    const faults = this.#faults
     this.table = this.#isShared ? new SharedMemory(clock, random) : new MemoryTimetable(clock, random)
     this.ledger = openSqlite({ path: join(this.#folder, 'tocsin.db'), callTimeoutMs: 5_000 }, clock)
     this.store = new LedgerStore({
@@ -114,6 +144,7 @@ export class Lives implements AsyncDisposable {
       clock,
       random,
       logger: this.log,
+      meter: this.nets,
       ...(this.#isShared ? { makeSpare: () => new MemoryTimetable(clock, random) } : {}),
     })
     const settings = { ...settingsOf({}, TOPIC), residentMs: this.#residentMs }
@@ -141,7 +172,7 @@ export class Lives implements AsyncDisposable {
     return (await this.store.cancel(TOPIC, [place(key)]))[0]
   }
 
-  claim(key: string, options: Partial<ClaimRequest> = {}): Promise<Claim> {
+  async claim(key: string, options: Partial<ClaimRequest> = {}): Promise<Claim> {
     const request = {
       req: `r${++requests}`,
       limit: 100,
@@ -149,7 +180,14 @@ export class Lives implements AsyncDisposable {
       from: 'lanes',
       wholePrefixes: false,
     } as const
-    return this.store.claim({ topic: TOPIC, cell: cellOf(key, 'key') }, { ...request, ...options })
+    return this.#claim(cellOf(key, 'key'), { ...request, ...options })
+  }
+
+  /** Counts rescues as a consumer does. */
+  async #claim(cell: number, request: ClaimRequest): Promise<Claim> {
+    const claim = await this.store.claim({ topic: TOPIC, cell }, request)
+    if (claim.rescued > 0) this.nets.caught(TOPIC, 'lease', claim.rescued)
+    return claim
   }
 
   async settle(
@@ -167,7 +205,7 @@ export class Lives implements AsyncDisposable {
     for (const cell of cells)
       for (const from of ['lanes', 'suspects'] as const) {
         const request = { req: `r${++requests}`, limit: 100, leaseMs: LEASE_MS, from, wholePrefixes: false }
-        const { tasks, stamp, nowMs } = await this.store.claim({ topic: TOPIC, cell }, request)
+        const { tasks, stamp, nowMs } = await this.#claim(cell, request)
         for (const task of tasks) deliveries.push({ key: task.key, atMs: nowMs, stamp, task })
       }
     return deliveries

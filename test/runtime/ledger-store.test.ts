@@ -78,6 +78,7 @@ describe.each(POINTS)('a fault $name', ({ arrive, deliveries }) => {
 
   it('and the process lives on: it comes again by itself', async () => {
     await using lives = await Lives.begin()
+    lives.needsNets()
     await arrive(lives)
     lives.faults.ledger = {}
     lives.faults.table = {}
@@ -520,6 +521,7 @@ describe('two writes to one key that the ledger takes in one commit', () => {
 
   it('a lost lease and then a new task: it rings when the new task is due', async () => {
     await using lives = await Lives.begin()
+    lives.needsNets()
     await lives.schedule('a')
     await lives.claim('a')
     lives.clock.moveTo(lives.clock.monotonicNow() + LEASE_MS)
@@ -586,4 +588,40 @@ describe('the sweeper counts nothing as rescued', () => {
     expect(keysOf(await lives.work(10_000))).toEqual(['far'])
     expect(await lives.audit()).toMatchObject(HEALTHY)
   })
+})
+
+it('a stale settle leaves the hint of the newer task where it is', async () => {
+  await using lives = await Lives.begin()
+  await lives.schedule('a')
+  const { stamp } = await lives.claim('a')
+  // As if the newer task rang under the same stamp before the settle arrives: its hint is held in the table.
+  lives.faults.ledger = { settle: async () => [{ answer: 'stale', hint: null }] }
+  expect(await lives.settle('a', stamp)).toBe('stale')
+  expect(await lives.table.has(TOPIC, [place('a')])).toEqual([true])
+})
+
+it('a key that rings while its task is held rings again at the end of the lease', async () => {
+  await using lives = await Lives.begin()
+  lives.needsNets()
+  await lives.schedule('a')
+  await lives.claim('a')
+  await lives.table.put(TOPIC, [hintFor('a', lives.clock.now())], 'set')
+  expect((await lives.claim('a')).tasks).toEqual([])
+  expect(await lives.table.has(TOPIC, [place('a')])).toEqual([true])
+})
+
+it('an extension holds the hint longer than the ledger holds the task, as the claim did', async () => {
+  await using lives = await Lives.begin()
+  await lives.schedule('a')
+  await lives.claim('a', { req: 'extended' })
+  const { table } = lives
+  const leases: number[] = []
+  lives.faults.table = {
+    extend(at, req, leaseMs) {
+      leases.push(leaseMs)
+      return table.extend(at, req, leaseMs)
+    },
+  }
+  await lives.store.extend({ topic: TOPIC, cell: cellOf('a', 'key') }, 'extended', LEASE_MS)
+  expect(leases).toEqual([LEASE_MS + 1_000])
 })

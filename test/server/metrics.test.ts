@@ -43,6 +43,7 @@ it('is of the type that Prometheus asks for, and has every figure', async () => 
     tocsin_lateness_seconds: 'histogram',
     tocsin_fired_total: 'counter',
     tocsin_outcomes_total: 'counter',
+    tocsin_safety_net_total: 'counter',
     tocsin_store_call_seconds: 'histogram',
     tocsin_http_request_seconds: 'histogram',
     tocsin_tasks: 'gauge',
