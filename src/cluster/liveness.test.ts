@@ -22,6 +22,13 @@ describe('who is alive', () => {
     }
   })
 
+  it('is one whose counter starts anew, because its board was wiped', () => {
+    const liveness = new Liveness()
+    liveness.look([heartbeat('a', 1_000)], 0)
+    for (let beat = 1; beat < 20; beat++)
+      expect(liveness.look([heartbeat('a', beat)], beat * BEAT_MS)).toEqual({ alive: ['a'], gone: [] })
+  })
+
   it('is gone within five seconds when its counter stands still', () => {
     const liveness = new Liveness()
     liveness.look([heartbeat('a', 6)], 0)

@@ -41,6 +41,19 @@ describe('the share of a node', () => {
     expect(shares.shareOf('t').owned).toEqual([2, 3])
   })
 
+  it.each([[[0, 1]], [[2, 3]]])(
+    'takes no account of slots %j of a node with another number of slots',
+    (owned) => {
+      const shareBeside = (theirs: readonly number[]) => {
+        const { shares } = sharesOf(4)
+        shares.consume('t', 8, nothing)
+        shares.deal([card('a', [{ topic: 't', capacity: 8, slots: 64, owned: theirs }])])
+        return shares.shareOf('t').owned
+      }
+      expect(shareBeside(owned)).toEqual(shareBeside([]))
+    },
+  )
+
   it('leaves the slots that other nodes pull to them, and takes the free ones', () => {
     const { shares, seen } = sharesOf(4)
     let told = 0

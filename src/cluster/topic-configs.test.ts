@@ -25,6 +25,7 @@ async function passing<T>(clock: VirtualClock, work: Promise<T>): Promise<T> {
   const over = work.finally(() => {
     isOver = true
   })
+  over.catch(() => {})
   while (!isOver) {
     await clock.turn()
     clock.moveTo(clock.monotonicNow() + 10)
@@ -158,4 +159,75 @@ describe('the configuration of a topic', () => {
     expect(one.get('t')).toBeNull()
     expect(heard).toEqual([3, 0, undefined])
   })
+})
+
+describe('a change', () => {
+  it('of which the first reply was lost, and whose repetition is refused, has an unknown outcome', async () => {
+    const errors = [
+      new TocsinError('unknown-outcome', 'the reply was lost'),
+      new TocsinError('bad-option', 'the board refuses'),
+    ]
+    const losing = (board: Board): Board =>
+      new Proxy(board, {
+        get: (target, name) => {
+          const value: unknown = Reflect.get(target, name, target)
+          if (name === 'change') return () => Promise.reject(errors.shift() as Error)
+          return typeof value === 'function' ? value.bind(target) : value
+        },
+      })
+    const { clock, all } = cluster(1, losing)
+    await all[0].create('t', 16, 'key')
+    const changed = all[0].change('t', set({ batchSize: 7 }), undefined)
+    await expect(passing(clock, changed)).rejects.toMatchObject({ code: 'unknown-outcome' })
+  })
+
+  it('waits for the one before it: two of one caller take effect in their order', async () => {
+    let underWay = 0
+    let most = 0
+    const counting = (board: Board): Board =>
+      new Proxy(board, {
+        get: (target, name) => {
+          const value: unknown = Reflect.get(target, name, target)
+          if (typeof value !== 'function') return value
+          if (name !== 'change') return value.bind(target)
+          return async (...args: unknown[]) => {
+            most = Math.max(most, ++underWay)
+            await Promise.resolve()
+            underWay--
+            return value.apply(target, args)
+          }
+        },
+      })
+    const { clock, all } = cluster(1, counting)
+    const [one] = all
+    await one.create('t', 16, 'key')
+    const changes = [1, 2, 3].map((batchSize) => one.change('t', set({ batchSize }), undefined))
+    const records = await passing(clock, Promise.all(changes))
+    expect(records.map(({ live }) => live.batchSize)).toEqual([1, 2, 3])
+    expect(most).toBe(1)
+  })
+})
+
+it('a topic that the board has lost is created again', async () => {
+  const seen = { isWiped: false, creations: 0 }
+  const losing = (board: Board): Board =>
+    new Proxy(board, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name, target)
+        if (name === 'create') seen.creations++
+        if (name === 'records' && seen.isWiped) return async () => []
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+  const { all } = cluster(1, losing)
+  const [one] = all
+  await one.create('t', 16, 'key')
+  await one.recreate()
+  expect(seen.creations).toBe(1)
+  seen.isWiped = true
+  await one.refresh('another revision')
+  expect(one.get('t')).toBeNull()
+  await one.recreate()
+  expect(seen.creations).toBe(2)
+  expect(one.get('t')).toMatchObject({ topic: 't', slots: 16 })
 })

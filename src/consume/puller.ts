@@ -309,9 +309,10 @@ export class Puller<R> implements SuspectWaiter {
     const { ringInMs, leaseEndInMs } = await this.#host.look(cell)
     const nowMs = this.#clock.monotonicNow()
     if (ringInMs !== null && nowMs + ringInMs < times.ringMs) {
+      // Two estimates of one ring time differ by a little. A ring time of which no wake has told differs by more.
+      if (nowMs + ringInMs + WAKE_MS <= times.ringMs) times.foundMs = nowMs
       times.ringMs = nowMs + ringInMs
       times.ringRecordMs = NEVER
-      times.foundMs = nowMs
     }
     if (leaseEndInMs !== null) times.leaseEndMs = Math.min(times.leaseEndMs, nowMs + leaseEndInMs)
     times.lookMs = this.#nextLookMs(nowMs)

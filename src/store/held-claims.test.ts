@@ -23,3 +23,12 @@ it('the stamp of a claim that was handed out stays reserved: a retry of its clie
   expect(isFree((held) => held.handedOut(AT, 7))).toBe(false)
   expect(isFree((held) => held.handedOut(AT, 8))).toBe(true)
 })
+
+it('a claim whose keys were once extended apart stays so: the table holds none of them longer than its own lease', () => {
+  const held = new HeldClaims(new VirtualClock(0), { limited: () => {}, doubtful: () => {} })
+  held.add(AT, 'one', 7, ['a', 'b'], held.asking(AT, 'one', 7, LEASE_MS) as number, LEASE_MS)
+  const claim = held.of(AT, 'one')
+  if (claim === undefined) throw new Error('the claim is not held')
+  expect(held.extendedKeys(claim, ['a'], ['extended'], LEASE_MS)).toBe(false)
+  expect(held.extendedKeys(claim, ['a', 'b'], ['extended', 'extended'], LEASE_MS)).toBe(false)
+})

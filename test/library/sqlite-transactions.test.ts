@@ -489,3 +489,29 @@ describe('a transaction that is held open', () => {
     }
   })
 })
+
+it('a call that fails half-way leaves nothing, though the caller catches its error and commits', async () => {
+  await using shop = await Shop.open({ consumes: false })
+  await shop.topic.schedule({ key: 'first', delay: '1h', payload: null })
+  shop.database.exec(
+    "CREATE TEMP TRIGGER refuse BEFORE INSERT ON tocsin_live WHEN NEW.key = 'b' BEGIN SELECT RAISE(ABORT, 'refused'); END",
+  )
+  shop.database.transaction(() => {
+    const two = ['a', 'b'].map((key) => ({ key, delay: '1h' as const, payload: null }))
+    expect(() => void shop.topic.scheduleMany(two, shop.within)).toThrow('refused')
+  })()
+  expect(shop.live()).toEqual(['first'])
+})
+
+it('a sweep in a transaction goes on page by page where a cell has thousands', async () => {
+  await using shop = await Shop.open({ consumes: false })
+  const topic = shop.toc.topic<null>('swept', { slotBy: 'prefix' })
+  await topic.scheduleMany(
+    Array.from({ length: 2_100 }, (_, n) => ({ key: `p:${n}`, delay: '1h' as const, payload: null })),
+  )
+  let swept: Promise<unknown> = Promise.resolve()
+  shop.database.transaction(() => {
+    swept = topic.cancelBy({ prefix: 'p' }, shop.within)
+  })()
+  expect(await swept).toMatchObject({ cancelled: 2_100 })
+})

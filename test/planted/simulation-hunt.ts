@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { WorkerPool } from '../simulation/worker-pool.ts'
 import type { Violation } from '../simulation/history.ts'
 import { planOf } from '../simulation/plan.ts'
+import { replaced } from './replacing.ts'
 import type { PlantedBug } from './simulation.ts'
 
 export interface Caught {
@@ -24,15 +25,9 @@ export async function hunt(compiled: string, bug: PlantedBug, runsMax: number): 
   }
 }
 
-async function plant(copy: string, { name, file, find, replace }: PlantedBug): Promise<void> {
-  const path = join(copy, file)
-  const source = await readFile(path, 'utf8')
-  if (source.split(find).length !== 2)
-    throw new Error(`'${name}' is out of date: ${file} does not have exactly one\n${find}`)
-  await writeFile(
-    path,
-    source.replace(find, () => replace),
-  )
+async function plant(copy: string, bug: PlantedBug): Promise<void> {
+  const path = join(copy, bug.file)
+  await writeFile(path, replaced(await readFile(path, 'utf8'), bug))
 }
 
 async function huntIn(

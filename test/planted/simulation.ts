@@ -4,14 +4,10 @@
  */
 import type { Composition } from '../simulation/history.ts'
 import type { FaultKind } from '../simulation/plan.ts'
+import type { Replacement } from './replacing.ts'
 
-export interface PlantedBug {
-  readonly name: string
-  /** Below the compiled root. */
-  readonly file: string
-  /** There exactly once, or the bug is out of date. */
-  readonly find: string
-  readonly replace: string
+/** `file` is below the compiled root. */
+export interface PlantedBug extends Replacement {
   /** Where it can show. */
   readonly composition: Composition
   /** Under which faults, where it shows under few of them. */

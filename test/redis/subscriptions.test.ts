@@ -4,6 +4,7 @@ import { redis } from 'tocsin/redis'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { startProxy } from '../real-servers/tcp-proxy.ts'
+import { openOnVirtualClock } from '../contract/redis-harness.ts'
 
 let server: RedisServer
 beforeAll(async () => {
@@ -60,4 +61,14 @@ it('databases of one Redis do not wake each other', async () => {
   expect(await subscribers('databases')).toBe(0)
   await zero.topic<null>('databases').schedule({ key: 'a', delay: '1h', payload: null })
   await consumer.stop()
+})
+
+it('a watcher that was cut off is told that it may have missed a cancel', async () => {
+  const harness = await openOnVirtualClock(server)
+  let missed = 0
+  harness.timetable.watch(harness.topic, { wake() {}, fence() {}, limit() {}, missed: () => missed++ })
+  await expect.poll(() => missed).toBe(1)
+  await server.cli('CLIENT', 'KILL', 'TYPE', 'pubsub')
+  await expect.poll(() => missed).toBeGreaterThan(1)
+  await harness.close()
 })

@@ -196,3 +196,47 @@ describe('a process that only writes', () => {
     expect(await keysInTable(lives)).toEqual([])
   })
 })
+
+describe('a process that only writes', () => {
+  it('tells the table of what it wrote during an outage, though it consumes nothing', async () => {
+    await using lives = await Lives.begin({ shared: true, watches: false })
+    lives.faults.table = away()
+    await lives.schedule('a', { delayMs: 60_000 })
+    lives.faults.table = {}
+    await lives.advance(2_000)
+    expect(await keysInTable(lives)).toEqual(['a'])
+  })
+
+  it('tells it also when the first try to fill the table failed', async () => {
+    await using lives = await Lives.begin({ shared: true, watches: false })
+    lives.faults.table = away()
+    await lives.schedule('a', { delayMs: 60_000 })
+    lives.faults.table = {}
+    lives.faults.ledger = { load: () => Promise.reject(new Error('the ledger is busy')) }
+    await lives.advance(2_000)
+    expect(await keysInTable(lives)).toEqual([])
+    lives.faults.ledger = {}
+    await lives.advance(2_000)
+    expect(await keysInTable(lives)).toEqual(['a'])
+  })
+})
+
+it('after an outage the ledger is no longer polled', async () => {
+  await using lives = await Lives.begin({ shared: true })
+  lives.faults.table = away()
+  await lives.schedule('a', { delayMs: 60_000 })
+  await lives.advance(3_000)
+  lives.faults.table = {}
+  await lives.advance(3_000)
+  const { ledger } = lives
+  let pages = 0
+  lives.faults.ledger = {
+    load(topic, after, untilMs, limit) {
+      // The sweeper asks for one task.
+      if (limit > 1) pages++
+      return ledger.load(topic, after, untilMs, limit)
+    },
+  }
+  await lives.advance(10_000)
+  expect(pages).toBe(0)
+})

@@ -7,7 +7,7 @@ import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import type { Timetable } from '../../src/timetable.ts'
 import type { TopicConfig } from '../../src/values/config.ts'
 import { fullestSpan } from '../fullest-span.ts'
-import { wrapped } from './harness.ts'
+import { gate, wrapped } from './harness.ts'
 
 const LEASE_MS = 10_000
 const START_MS = Date.UTC(2026, 0, 1)
@@ -292,6 +292,55 @@ describe('leases', () => {
     expect(failures).toBe(2)
     await end(httpPull, await pulled)
   })
+})
+
+it('a claim that returns after its client left gives its tasks back: the next client has them at once', async () => {
+  const heldUp = gate()
+  let isHeldUp = true
+  const { toc, topic, httpPull, pull } = httpPullOf({}, (timetable) =>
+    withClaim(timetable, async (at, request) => {
+      const claim = await timetable.claim(at, request)
+      if (!isHeldUp || claim.tasks.length === 0) return claim
+      isHeldUp = false
+      await heldUp.opened
+      return claim
+    }),
+  )
+  await topic.schedule({ key: 'a', delay: 0, payload: null })
+  const gone = new AbortController()
+  const pulled = httpPull.claim(1, LEASE_MS, 1_000, gone.signal)
+  await toc.advance(1)
+  gone.abort()
+  expect(await pulled).toEqual([])
+  heldUp.open()
+  await toc.advance(1)
+  const tasks = await pull(10)
+  expect(tasks).toMatchObject([{ key: 'a', deliveries: 1 }])
+  await end(httpPull, tasks)
+})
+
+it('a repeated claim that returns more than its pull takes leaves the rest to others, and promises what is left of its lease', async () => {
+  let failures = 0
+  const { toc, topic, httpPull, pull, clock } = httpPullOf({ slotBy: 'prefix' }, (timetable) =>
+    withClaim(timetable, async (at, request) => {
+      const claim = await timetable.claim(at, request)
+      if (claim.tasks.length > 0 && failures++ === 0) throw new TocsinError('timetable-unavailable', 'lost')
+      return claim
+    }),
+  )
+  await topic.scheduleMany(['p:1', 'p:2', 'p:3'].map((key) => ({ key, delay: 0, payload: null })))
+  const gone = new AbortController()
+  const first = httpPull.claim(100, LEASE_MS, 1_000, gone.signal)
+  await toc.advance(1)
+  gone.abort()
+  expect(await first).toEqual([])
+  await toc.advance(1_000)
+  const one = await pull(1_000, 1)
+  expect(one).toHaveLength(1)
+  expect((one[0] as PulledTask).leaseUntil.getTime()).toBeLessThan(clock.now() + LEASE_MS - 1_000)
+  const rest = await pull(10)
+  expect(rest).toHaveLength(2)
+  await end(httpPull, [...one, ...rest])
 })
 
 it('counts the tasks that it hands out, and their outcomes', async () => {

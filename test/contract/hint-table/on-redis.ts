@@ -62,6 +62,17 @@ async function expectNewEpoch(table: HintTable, topic: string, old: string): Pro
 
 const cases: readonly HintCase<RedisHintHarness>[] = [
   {
+    name: 'a fraction of a millisecond rings at the next whole one, never before',
+    async run(harness) {
+      const atMs = (await now(harness)) + FAR_MS
+      await putAll(harness, [hint('a', atMs - 0.6)])
+      await harness.advance(FAR_MS - 1)
+      expect((await claim(harness, 'a')).tasks).toEqual([])
+      await harness.advance(1)
+      await expectLane(harness, 'a', 'normal')
+    },
+  },
+  {
     name: 'it says that it is shared, and that it keeps whatever there is',
     async run({ table }) {
       expect(table).toMatchObject({ isShared: true, residentMax: Number.POSITIVE_INFINITY })

@@ -60,6 +60,14 @@ async function pages(
 
 const cases: readonly LedgerCase[] = [
   {
+    name: 'find by tag sees each of four tags',
+    async run(harness) {
+      await put(harness, 'a', { delayMs: FAR_MS, tags: ['t1', 't2', 't3', 't4'] })
+      for (const tag of ['t1', 't2', 't3', 't4'])
+        expect(await find(harness, 'a', 'live', { tag }), tag).toEqual(['a'])
+    },
+  },
+  {
     name: 'a live task is seen as it is, held or waiting',
     async run(harness) {
       const fromMs = await now(harness)

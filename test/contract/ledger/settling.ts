@@ -48,6 +48,14 @@ const OUTCOMES: readonly LedgerSettlement['outcome'][] = [
 ]
 
 const cases: readonly LedgerCase[] = [
+  {
+    name: 'an error text with a NUL is stored, and nothing behind it is lost',
+    async run(harness) {
+      const { stamp } = await holdNew(harness, 'a')
+      await settle(harness, 'a', stamp, { kind: 'retry', delayMs: FAR_MS, error: 'before\0after' })
+      expect((await look(harness, 'a'))?.lastError).toMatch(/^before.*after$/s)
+    },
+  },
   ...((['done', 'obsolete'] as const).map((kind) => ({
     name: `'${kind}' ends it, and the ledger knows when`,
     async run(harness) {

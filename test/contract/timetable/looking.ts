@@ -295,6 +295,17 @@ export const looking = theme('looking', [
     },
   },
   {
+    name: 'a forecast in more steps than there are tasks, and of more tasks than a page has',
+    async run(harness) {
+      const from = await far(harness)
+      const keys = keysOfOneCell(1_100)
+      await scheduleAt(harness, from, Object.fromEntries(keys.map((key, n) => [key, n])))
+      const { timetable, topic } = harness
+      const steps = await timetable.forecast(topic, from, from + 1_200, 1)
+      expect(steps).toEqual(Array.from({ length: 1_200 }, (_, n) => (n < 1_100 ? 1 : 0)))
+    },
+  },
+  {
     name: 'a listing by due looks past what does not belong, however much that is',
     async run(harness) {
       const keys = keysOfOneCell(8)

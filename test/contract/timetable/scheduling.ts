@@ -65,6 +65,34 @@ export const scheduling = theme('scheduling', [
     },
   },
   {
+    name: 'of several in one cell, each keeps its own due time, priority and answer',
+    async run(harness) {
+      const { timetable, topic } = harness
+      const [a = '', b = '', c = '', d = ''] = keysOfOneCell(4)
+      const { dueMs } = await schedule(harness, c, { delayMs: 3 * FAR_MS })
+      const keep = { onConflict: 'keep' } as const
+      const answers = await timetable.schedule(
+        topic,
+        [entry(a, keep), entry(b, { ...keep, priority: 'high' }), entry(c, keep), entry(d, keep)],
+        0,
+      )
+      expect(answers.map(({ outcome }) => outcome)).toEqual(['created', 'created', 'kept', 'created'])
+      expect(answers[2]?.dueMs).toBe(dueMs)
+      expect(keysOf((await claim(harness, a, { limit: 1 })).tasks)).toEqual([b])
+      expect(keysOf((await claim(harness, a)).tasks).toSorted()).toEqual([a, d])
+    },
+  },
+  {
+    name: 'a delay and an instant of the same number are two times',
+    async run(harness) {
+      const { timetable, topic } = harness
+      const [a = '', b = ''] = keysOfOneCell(2)
+      await timetable.schedule(topic, [entry(a, { atMs: FAR_MS }), entry(b, { delayMs: FAR_MS })], 0)
+      expect(await view(harness, a)).toMatchObject({ dueMs: FAR_MS })
+      expect((await view(harness, b))?.dueMs).toBeGreaterThan(FAR_MS)
+    },
+  },
+  {
     name: 'one call answers for each entry, in order, over many cells',
     async run(harness) {
       const keys = Array.from({ length: 70 }, (_, n) => `k${n}`)

@@ -33,6 +33,15 @@ import {
 
 export const settling = theme('settling', [
   {
+    name: 'of an error text with control characters nothing behind them is lost',
+    async run(harness) {
+      await schedule(harness, 'a')
+      const { task, stamp } = await hold(harness, 'a')
+      await settle(harness, task.key, stamp, { kind: 'retry', delayMs: FAR_MS, error: 'before\0\nafter' })
+      expect((await view(harness, 'a'))?.lastError).toMatch(/^before.*after$/s)
+    },
+  },
+  {
     name: 'done ends the task',
     async run(harness) {
       await schedule(harness, 'a', { tags: ['t'] })

@@ -163,6 +163,30 @@ async function listen(harness: TimetableHarness, key: string): Promise<Ears> {
 
 export const waking = theme('waking', [
   {
+    name: 'of several held tasks that one call cancels, each holder is told',
+    async run(harness) {
+      const keys = keysOfOneCell(3)
+      const [key = ''] = keys
+      const { timetable, topic } = harness
+      await timetable.schedule(
+        topic,
+        keys.map((one) => entry(one)),
+        0,
+      )
+      const ears = new Ears(harness, key)
+      const { stamp } = await claim(harness, key)
+      await ears.allHeard()
+      await timetable.cancel(
+        topic,
+        keys.map((one) => place(one)),
+      )
+      await ears.allHeard()
+      expect(ears.fences.map((fence) => fence.key).toSorted()).toEqual(keys)
+      expect(ears.fences.every((fence) => fence.stamp === stamp && fence.cause === 'cancelled')).toBe(true)
+      ears.stop()
+    },
+  },
+  {
     name: 'a new task wakes when it is the next of its cell, and not when it is later',
     async run(harness) {
       const [a = '', b = '', c = '', d = ''] = keysOfOneCell(4)

@@ -1,0 +1,121 @@
+import type { Mutant } from './mutant.ts'
+
+const LIVENESS = 'src/cluster/liveness.ts'
+const CONFIGS = 'src/cluster/topic-configs.ts'
+const SHARES = 'src/cluster/shares.ts'
+const MEMBERS = 'src/cluster/members.ts'
+
+export const CLUSTER_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'a counter that starts anew after a wiped board is taken for death',
+    file: LIVENESS,
+    find: 'if (known.beats !== beats)',
+    replace: 'if (known.beats < beats)',
+    why: 'A counter grows; that the board may be wiped is not thought of.',
+    tests: ['src/cluster/liveness.test.ts'],
+  },
+  {
+    name: 'a pause of the observer counts as silence of the others',
+    file: LIVENESS,
+    find: 'Math.min(nowMs - this.#lookedMs, WATCHED_MS_MAX)',
+    replace: 'nowMs - this.#lookedMs',
+    why: 'Elapsed time is elapsed time; after a stall every other node looks dead.',
+    tests: ['src/cluster/liveness.test.ts'],
+  },
+  {
+    name: 'a node that never beat is alive for as long as its card lies there',
+    file: LIVENESS,
+    find: 'else if (seen.isProven || heartbeat.ageMs < GONE_MS) alive.push(heartbeat.id)',
+    replace: 'else alive.push(heartbeat.id)',
+    why: 'The silence is counted from the first look, which is correct but slow.',
+    tests: ['src/cluster/liveness.test.ts'],
+  },
+  {
+    name: 'a card that changed is not read again',
+    file: MEMBERS,
+    find: 'reply.heartbeats.some(({ id, edition }) => this.#cards.get(id)?.edition !== edition)',
+    replace: 'reply.heartbeats.some(({ id }) => !this.#cards.has(id))',
+    why: 'New nodes are noticed; that a known one consumes another topic is not.',
+    tests: ['src/cluster/members.test.ts'],
+  },
+  {
+    name: 'a node that beat again is buried all the same',
+    file: 'src/boards/node-list.ts',
+    find: 'if (this.#places.get(id)?.beats === beats) this.#places.delete(id)',
+    replace: 'this.#places.delete(id)',
+    why: 'The caller has just judged it dead.',
+    tests: ['test/contract/memory-board.test.ts'],
+  },
+  {
+    name: 'each node has a counter of its own, which starts anew after a burial',
+    file: 'src/boards/node-list.ts',
+    find: 'beats: ++this.#beats, atMs',
+    replace: 'beats: (former?.beats ?? 0) + 1, atMs',
+    why: 'A counter per node is the obvious one; a late burial then hits the node that came back.',
+    tests: ['src/boards/node-list.test.ts'],
+  },
+  {
+    name: 'slots of a node with another number of slots are counted as its own',
+    file: SHARES,
+    find: 'owned: share.slots === slots.get(share.topic) ? share.owned : [],',
+    replace: 'owned: share.owned,',
+    why: 'Slot numbers look comparable.',
+    tests: ['src/cluster/shares.test.ts'],
+  },
+  {
+    name: 'without a board a topic that was never dealt is not pulled',
+    file: SHARES,
+    find: 'if (mine.slots === 0) this.#own(topic, mine, allOf(slots), slots)',
+    replace: 'if (mine.slots !== slots && mine.slots > 0) this.#own(topic, mine, allOf(slots), slots)',
+    why: "'Keeps its slots' is the rule; a topic that began during the outage has none.",
+    tests: ['src/cluster/shares.test.ts'],
+  },
+  {
+    name: 'after a change of its own card a node waits for its next beat',
+    file: 'src/cluster/cluster.ts',
+    find: 'if (this.#shares.edition !== edition) this.#members.hurry()',
+    replace: '',
+    why: 'The next beat, less than a second later, carries the card as well.',
+    tests: ['src/cluster/members.test.ts', 'test/cluster/fairness.test.ts'],
+  },
+  {
+    name: 'a record that arrives during a read is not read again',
+    file: CONFIGS,
+    find: 'if (this.#learned !== learned + records.length) this.#revision = null\n    else this.#keepOnly(records)',
+    replace: 'this.#keepOnly(records)',
+    why: 'The read is newer than all that came before it was sent.',
+    tests: ['src/cluster/topic-configs.test.ts'],
+  },
+  {
+    name: 'a refusal of a repeated change is reported as if nothing was written',
+    file: CONFIGS,
+    find: 'if (repeats === 1 && !mayWork) throw error',
+    replace: 'if (!mayWork) throw error',
+    why: 'A refusal is a refusal; that the first call may have been carried out is forgotten.',
+    tests: ['src/cluster/topic-configs.test.ts'],
+  },
+  {
+    name: 'an answer that comes late brings an older record back',
+    file: CONFIGS,
+    find: 'if (known !== undefined && known.version >= record.version) return\n',
+    replace: '\n',
+    why: 'What the board answers is taken for the latest.',
+    tests: ['src/cluster/topic-configs.test.ts'],
+  },
+  {
+    name: 'two changes of one topic run at a time',
+    file: CONFIGS,
+    find: 'const before = this.#changing.get(topic) ?? Promise.resolve()',
+    replace: 'const before = Promise.resolve()',
+    why: 'Compare-and-set makes it safe; the order of two calls of one caller is not kept.',
+    tests: ['src/cluster/topic-configs.test.ts'],
+  },
+  {
+    name: 'a topic that the board lost is not created again',
+    file: CONFIGS,
+    find: 'if (!this.#records.has(topic)) this.#learn(await this.#board.create(topic, slots, slotBy))',
+    replace: 'void [topic, slots, slotBy]',
+    why: 'Every topic is created at its first use, once.',
+    tests: ['src/cluster/topic-configs.test.ts'],
+  },
+]
