@@ -107,8 +107,6 @@ async function startTests(folder, files, tests, isOwnOnly) {
       include: tests,
       // Mutants leave timers behind.
       setupFiles: [],
-      // Many mutants wait for ever; the sound code takes milliseconds.
-      testTimeout: 3_000,
       runner: join(root, 'scripts/mutate/runner.mjs'),
       reporters: [progress(folder)],
       silent: true,

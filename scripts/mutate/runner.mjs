@@ -85,6 +85,8 @@ export default class MutationRunner extends TestRunner {
     const isTried = idsIn(tried)
     const quiet = this.#quiet()
     this.#isMutated = true
+    // Many mutants wait for ever, and the usual time limit is long.
+    this.config.testTimeout = Math.min(this.config.testTimeout, DEADLINE_MS + soundMs * TIMES_SLOWER_MAX)
     for (const id of ids) {
       if (!reached.has(id) || isTried.has(id)) continue
       appendFileSync(tried, `${id}\n`)
