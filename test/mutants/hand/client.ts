@@ -14,6 +14,8 @@ export const CLIENT_MUTANTS: readonly Mutant[] = [
     replace: 'return errors.some(wasNeverSent)',
     why: 'With one address it is the same.',
     tests: [FAILURES_TEST],
+    survives:
+      'fetch collects only failed connection attempts in one error, so a mix with a call that was sent does not occur.',
   },
   {
     name: 'a 502 of a proxy says that a write had no effect',
@@ -54,6 +56,7 @@ export const CLIENT_MUTANTS: readonly Mutant[] = [
     replace: 'throw error',
     why: 'The error is thrown on as it is.',
     tests: [FAILURES_TEST, 'test/client/topic.test.ts'],
+    survives: 'The caller gets the same code from the general translation of errors; only the words differ.',
   },
   {
     name: 'a bulk answer that ends without its summary is a success',
@@ -86,6 +89,8 @@ export const CLIENT_MUTANTS: readonly Mutant[] = [
     replace: '\n',
     why: 'The promise is awaited at the next turn, unless there is none.',
     tests: [BULK_TEST],
+    survives:
+      'The next turn awaits the promise; only a call that ends in the same turn would leave it unhandled.',
   },
   {
     name: 'a source of tasks is not ended when the call fails',
