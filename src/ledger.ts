@@ -71,6 +71,11 @@ export interface LedgerClaimRequest {
 /** The ledger's answer for one key that rang. */
 export type ClaimVerdict =
   | { readonly kind: 'ours'; readonly task: ClaimedTask }
+  /**
+   * The call was full before it came to this task: the payloads of earlier tasks had reached `BATCH_BYTES_MAX`. The
+   * task is as it was. Calls that a ledger combines into one statement are full together.
+   */
+  | { readonly kind: 'full' }
   /** The key has no live task. */
   | { readonly kind: 'gone' }
   /** The task waits, and rings later. */

@@ -55,13 +55,17 @@ export interface RescheduleAnswer {
 export interface ClaimRequest {
   /** Identifies the call. A retry with the same `req` claims nothing new: it returns the tasks that are still held. */
   readonly req: string
-  /** The maximum number of tasks. A claim with limit 0 only rescues the tasks of expired claims. */
+  /**
+   * The maximum number of tasks. A claim with limit 0 only rescues the tasks of expired claims. A claim also ends with
+   * the task whose payload reaches `BATCH_BYTES_MAX` bytes in all; claims that a store combines share this limit. The
+   * other due tasks are left to the next claim: `nextRingMs` of the answer is not after its `nowMs`.
+   */
   readonly limit: number
   readonly leaseMs: number
   /** `suspects` claims one suspect alone, so that a crash of the process affects no other task. */
   readonly from: 'lanes' | 'suspects'
   /**
-   * If true, tasks with the same key prefix and ring time form a group that is claimed as a whole. If the limit would
+   * If true, tasks with the same key prefix and ring time form a group that is claimed as a whole. If a limit would
    * split a group, the whole group is left to the next claim. Only a group that exceeds the limit by itself is split.
    */
   readonly wholePrefixes: boolean

@@ -1,36 +1,51 @@
-/** Processes any number of tasks in batches of at most `BATCH_MAX`. Other code of the process runs between batches. */
+/**
+ * Processes any number of tasks in batches. The number of tasks and the size of payloads are limited, in a batch and in
+ * all batches under way. Other code of the process runs between batches.
+ */
 import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
-import { BATCH_MAX } from '../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from '../lib/batch-max.ts'
 
 /** Maximum number of batches sent and not yet answered. The store works while the next batches are prepared. */
 const UNANSWERED_MAX = 32
+/** No further batch is sent while the payloads of unanswered batches have this size or more. */
+const UNANSWERED_BYTES_MAX = 8 * BATCH_BYTES_MAX
+
+/** Some items of a bulk call, and the size of their payloads. */
+export interface Batch<T> {
+  readonly items: readonly T[]
+  readonly bytes: number
+}
 
 /**
- * Sends batches in order, with up to `UNANSWERED_MAX` batches unanswered, and passes the answers to `take` in order.
- * After a failure, sends no more batches and waits for the answers of all sent batches. Calls `take` for the batches
- * before the first failed batch. Then throws the error.
+ * Sends batches in order, with up to `UNANSWERED_MAX` batches and `UNANSWERED_BYTES_MAX` bytes unanswered. Passes the
+ * answers to `take` in order. After a failure, sends no more batches and waits for the answers of all sent batches.
+ * Calls `take` for the batches before the first failed batch. Then throws the error.
  */
-export async function pipelined<B, A>(
+export async function pipelined<T, A>(
   clock: Clock,
-  batches: Iterable<B> | AsyncIterable<B>,
-  send: (batch: B) => Promise<A>,
-  take: (answer: A, batch: B) => void,
+  batches: Iterable<Batch<T>> | AsyncIterable<Batch<T>>,
+  send: (items: readonly T[]) => Promise<A>,
+  take: (answer: A, items: readonly T[]) => void,
 ): Promise<void> {
-  const unanswered: { batch: B; answer: Promise<A> }[] = []
+  const unanswered: { batch: Batch<T>; answer: Promise<A> }[] = []
+  let bytes = 0
+  const isFull = () => unanswered.length === UNANSWERED_MAX || bytes >= UNANSWERED_BYTES_MAX
   const takeOldest = async () => {
-    const { answer, batch } = unanswered[0] as { batch: B; answer: Promise<A> }
-    take(await answer, batch)
+    const { answer, batch } = unanswered[0] as { batch: Batch<T>; answer: Promise<A> }
+    take(await answer, batch.items)
     unanswered.shift()
+    bytes -= batch.bytes
   }
   try {
     for await (const batch of batches) {
-      const answer = send(batch)
+      const answer = send(batch.items)
       answer.catch(ignore)
       unanswered.push({ batch, answer })
-      if (unanswered.length === UNANSWERED_MAX) await takeOldest()
+      bytes += batch.bytes
+      while (isFull()) await takeOldest()
       // Let timers and I/O run between two batches. A call with a single batch is not delayed.
       if (unanswered.length > 1) await clock.turn()
     }
@@ -40,37 +55,76 @@ export async function pipelined<B, A>(
     // The batches before the first failed batch were accepted: take their answers.
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') break
-      take(answer.value, unanswered[i]?.batch as B)
+      take(answer.value, (unanswered[i] as { batch: Batch<T> }).batch.items)
     }
     throw error
   }
 }
 
-/** Yields slices of at most `BATCH_MAX` items. */
-export function* batchesOf<T>(items: readonly T[]): Generator<readonly T[]> {
-  for (let at = 0; at < items.length; at += BATCH_MAX) yield items.slice(at, at + BATCH_MAX)
+/** Items without payloads have no size. */
+const noBytes = () => 0
+
+/** Yields the items in batches. `bytesOf` returns the size of an item's payload. */
+export function* batchesOf<T>(
+  items: readonly T[],
+  bytesOf: (item: T) => number = noBytes,
+): Generator<Batch<T>> {
+  let draft = new Draft<T>()
+  for (const item of items) {
+    draft.add(item, bytesOf(item))
+    if (!draft.isFull) continue
+    yield draft
+    draft = new Draft()
+  }
+  if (draft.items.length > 0) yield draft
 }
 
-/** Yields batches of at most `BATCH_MAX` items from an iterable of any length. Keeps one batch in memory. */
-export async function* batchesOfStream<T>(items: Iterable<T> | AsyncIterable<T>): AsyncGenerator<T[]> {
-  let batch: T[] = []
+/**
+ * Converts the items of an iterable of any length, and yields them in batches. Keeps one batch in memory. `convert` may
+ * throw, which ends the iteration.
+ */
+export async function* batchesOfStream<S, T>(
+  items: Iterable<S> | AsyncIterable<S>,
+  convert: (item: S) => T,
+  bytesOf: (item: T) => number,
+): AsyncGenerator<Batch<T>> {
+  let draft = new Draft<T>()
+  const add = (given: S) => {
+    const item = convert(given)
+    draft.add(item, bytesOf(item))
+  }
   // There are two loops, because `for await` over a plain iterable would await every item.
   if (Symbol.iterator in items) {
     for (const item of items) {
-      batch.push(item)
-      if (batch.length < BATCH_MAX) continue
-      yield batch
-      batch = []
+      add(item)
+      if (!draft.isFull) continue
+      yield draft
+      draft = new Draft()
     }
   } else {
     for await (const item of items) {
-      batch.push(item)
-      if (batch.length < BATCH_MAX) continue
-      yield batch
-      batch = []
+      add(item)
+      if (!draft.isFull) continue
+      yield draft
+      draft = new Draft()
     }
   }
-  if (batch.length > 0) yield batch
+  if (draft.items.length > 0) yield draft
+}
+
+/** A batch that grows until it has `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes. */
+class Draft<T> implements Batch<T> {
+  readonly items: T[] = []
+  bytes = 0
+
+  get isFull(): boolean {
+    return this.items.length >= BATCH_MAX || this.bytes >= BATCH_BYTES_MAX
+  }
+
+  add(item: T, bytes: number): void {
+    this.items.push(item)
+    this.bytes += bytes
+  }
 }
 
 /** Yields the places (key and cell) of all selected tasks, in batches. Each batch has tasks of one cell. */
@@ -86,7 +140,7 @@ export async function* findPlaces(
     let cursor: string | null = null
     do {
       const page = await store.find({ topic, cell }, among, what, cursor)
-      for (const keys of batchesOf(page.keys)) {
+      for (const { items: keys } of batchesOf(page.keys)) {
         yield keys.map((key) => ({ key, cell }))
         await clock.turn()
       }

@@ -64,23 +64,28 @@ export class EntryBuilder<In> {
    * Converts and checks all tasks. Throws at the first invalid task. `checks` has a promise per task if the schema is
    * async, and is empty if not.
    */
-  all(tasks: readonly NewTask<In>[], firstIndex: number): { entries: NewEntry[]; checks: Promise<void>[] } {
+  all(tasks: readonly NewTask<In>[]): { entries: NewEntry[]; checks: Promise<void>[] } {
     const checks: Promise<void>[] = []
     const entries = new Array<NewEntry>(tasks.length)
     // A loop, because `map` would skip the holes of a sparse array.
-    for (let i = 0; i < tasks.length; i++) {
-      const index = firstIndex + i
-      try {
-        const entry = this.one(tasks[i] as NewTask<In>)
-        const check = this.check(entry)
-        if (check !== undefined)
-          checks.push(handled(check.catch((error: unknown) => Promise.reject(atIndex(error, index)))))
-        entries[i] = entry
-      } catch (error) {
-        throw atIndex(error, index)
-      }
-    }
+    for (let i = 0; i < tasks.length; i++) entries[i] = this.at(i, tasks[i] as NewTask<In>, checks)
     return { entries, checks }
+  }
+
+  /**
+   * Converts and checks the task at an index of a list or stream. An error has the index. If the schema is async, adds
+   * the check to `checks`.
+   */
+  at(index: number, task: NewTask<In>, checks: Promise<void>[]): NewEntry {
+    try {
+      const entry = this.one(task)
+      const check = this.check(entry)
+      if (check !== undefined)
+        checks.push(handled(check.catch((error: unknown) => Promise.reject(atIndex(error, index)))))
+      return entry
+    } catch (error) {
+      throw atIndex(error, index)
+    }
   }
 
   /** Returns the entries of the valid tasks with their indexes. Calls `onRefused` for each invalid task. */

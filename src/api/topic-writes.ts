@@ -1,4 +1,5 @@
 import { describeValue } from '../errors.ts'
+import { byteSizeOf } from '../lib/byte-size.ts'
 import { WriteQueue } from '../lib/write-queue.ts'
 import type { StoreTransaction, TaskStore } from '../store.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, When } from '../task.ts'
@@ -228,21 +229,22 @@ export class TopicWrites<In> {
   }
 
   #scheduleArrayWithin(tx: StoreTransaction, tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
-    const { entries, checks } = this.#builder.all(tasks, 0)
+    const { entries, checks } = this.#builder.all(tasks)
     if (checks.length > 0) throw schemaIsAsync()
     return tx.schedule(this.#name, entries, this.#mergeMs).then((answers) => scheduledAll(entries, answers))
   }
 
   /** Checks every task before it writes the first task. */
   async #scheduleArray(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
-    const { entries, checks } = this.#builder.all(tasks, 0)
+    const { entries, checks } = this.#builder.all(tasks)
+    const batches = [...batchesOf(entries, payloadBytes)]
     const write = async () => {
       for (const check of checks) await check
-      if (entries.length <= BATCH_MAX) return scheduledAll(entries, await this.#put(entries))
+      if (batches.length <= 1) return scheduledAll(entries, await this.#put(entries))
       const results: Scheduled[] = []
       try {
         const put = (batch: readonly NewEntry[]) => this.#put(batch)
-        await pipelined(this.#parts.clock, batchesOf(entries), put, (answers, batch) => {
+        await pipelined(this.#parts.clock, batches, put, (answers, batch) => {
           for (const result of scheduledAll(batch, answers)) results.push(result)
         })
       } catch (error) {
@@ -250,28 +252,32 @@ export class TopicWrites<In> {
       }
       return results
     }
-    return this.queue.run(write, checks.length > 0 || entries.length > BATCH_MAX)
+    return this.queue.run(write, checks.length > 0 || batches.length > 1)
   }
 
   /** Checks and writes batch by batch. Other writes of the topic do not wait for the stream, which may take hours. */
   async #scheduleStream(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled> {
     const tally = { created: 0, replaced: 0, kept: 0 }
-    let prepared = 0
+    let index = 0
     let accepted = 0
+    /** The checks of the batch that is being read. */
+    let checks: Promise<void>[] = []
     // Keeps the batches in order even if an async schema takes longer for the first batch than for the second.
     let sent: Promise<unknown> = Promise.resolve()
-    const put = async (batch: readonly NewTask<In>[]) => {
+    const put = async (entries: readonly NewEntry[]) => {
       this.#parts.checkOpen()
-      const { entries, checks } = this.#builder.all(batch, prepared)
-      prepared += batch.length
       const answers = Promise.all([sent, ...checks]).then(() => ({
         of: this.queue.run(() => this.#put(entries)),
       }))
+      checks = []
       sent = handled(answers)
       return (await answers).of
     }
+    // Convert each task as it is read: only the size of its JSON tells when a batch is full.
+    const convert = (task: NewTask<In>) => this.#builder.at(index++, task, checks)
     try {
-      await pipelined(this.#parts.clock, batchesOfStream(tasks), put, (answers, batch) => {
+      const batches = batchesOfStream(tasks, convert, payloadBytes)
+      await pipelined(this.#parts.clock, batches, put, (answers, batch) => {
         for (const { outcome } of answers) tally[outcome]++
         accepted += batch.length
       })
@@ -311,6 +317,10 @@ export class TopicWrites<In> {
   #place(key: string): Place {
     return placeOf(key, this.#parts.settings.current.slotBy)
   }
+}
+
+function payloadBytes({ body }: NewEntry): number {
+  return byteSizeOf(body)
 }
 
 function isIterable(value: unknown): boolean {

@@ -114,7 +114,7 @@ export interface Topic<In, Out> {
   schedule(task: NewTask<In>, options?: WriteOptions): Promise<Scheduled>
   /** Returns the results in the order of the tasks. Throws before the first write if any task is invalid. */
   scheduleMany(tasks: readonly NewTask<In>[], options?: WriteOptions): Promise<Scheduled[]>
-  /** Schedules any number of tasks, in constant memory. */
+  /** Schedules any number of tasks of any size, in constant memory. */
   scheduleMany(tasks: Iterable<NewTask<In>> | AsyncIterable<NewTask<In>>): Promise<BulkScheduled>
   cancel(key: string, options?: WriteOptions): Promise<Cancelled>
   cancelMany(keys: readonly string[], options?: WriteOptions): Promise<Cancelled[]>

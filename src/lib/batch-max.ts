@@ -4,3 +4,10 @@
  * short.
  */
 export const BATCH_MAX = 1_000
+
+/**
+ * The size of payloads at which a write or a claim is full. The task that reaches this size is the last task of the
+ * call, so a call has at least one task, and exceeds this size by less than one payload. With the number of tasks as
+ * the only limit, 1,000 large payloads would take 60 MB in one call, and its deadline would pass.
+ */
+export const BATCH_BYTES_MAX = 1_048_576

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import { BATCH_MAX } from './batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from './batch-max.ts'
 
 /** The answer to one item of a batch. One item may fail, or be answered later than the other items. */
 export type BatchAnswer<A> = A | Failure | Later<A>
@@ -44,6 +44,8 @@ export interface BatchKind<I, A> {
   readonly queue: Queue
   /** Items of kinds with the same name may share a batch. */
   readonly name: string
+  /** Returns the size of an item's payload. Undefined if the items have no payloads. */
+  readonly bytesOf?: ((item: I) => number) | undefined
   begin(): BatchBody<I, A>
 }
 
@@ -121,6 +123,8 @@ interface Batch {
   readonly calls: PendingCall<unknown>[]
   /** The index of each item in its call. */
   readonly indexes: number[]
+  /** The size of the payloads. A batch that has reached `BATCH_BYTES_MAX` gets no more items. */
+  bytes: number
 }
 
 /** A queue: the batches that are not sent yet. Batches of one queue are sent one after the other. */
@@ -131,9 +135,9 @@ export interface Queue {
 
 /**
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
- * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items. The items of a queue keep their order:
- * a new batch also begins if the kind changes or if a key occurs a second time, and the batches are sent one after the
- * other.
+ * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes. The items of a
+ * queue keep their order: a new batch also begins if the kind changes or if a key occurs a second time, and the batches
+ * are sent one after the other.
  */
 export class Batcher {
   readonly #clock: Clock
@@ -182,10 +186,16 @@ export class Batcher {
   }
 
   /** Returns one `BatchKind` per queue. */
-  kindsOf<I, A>(queues: readonly Queue[], name: string, send: SendBatch<I, A>): readonly BatchKind<I, A>[] {
+  kindsOf<I, A>(
+    queues: readonly Queue[],
+    name: string,
+    send: SendBatch<I, A>,
+    bytesOf?: (item: I) => number,
+  ): readonly BatchKind<I, A>[] {
     return queues.map((queue, nth) => ({
       queue,
       name,
+      bytesOf,
       begin: () => new ItemList<I, A>((items, deadlineMs) => send(nth, items, deadlineMs)),
     }))
   }
@@ -197,8 +207,10 @@ export class Batcher {
   ): void {
     for (let index = 0; index < items.length; index++) {
       const item = items[index] as I
-      const batch = this.#batchFor(kindOf(item) as BatchKind<unknown, unknown>, item.key)
+      const kind = kindOf(item) as BatchKind<unknown, unknown>
+      const batch = this.#batchFor(kind, item.key)
       batch.body.add(item)
+      if (kind.bytesOf !== undefined) batch.bytes += kind.bytesOf(item)
       batch.calls.push(call as PendingCall<unknown>)
       batch.indexes.push(index)
     }
@@ -210,7 +222,7 @@ export class Batcher {
     const { batches } = queue
     if (batches.length > 0) {
       const last = batches[batches.length - 1] as Batch
-      if (last.name === name && last.calls.length < BATCH_MAX) {
+      if (last.name === name && last.calls.length < BATCH_MAX && last.bytes < BATCH_BYTES_MAX) {
         // Compare the sizes instead of calling `has`: this saves a lookup. The set grows unless it already has the key.
         const { keys } = last
         const before = keys.size
@@ -218,7 +230,8 @@ export class Batcher {
       }
     }
     const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
-    const batch = { name, deadlineMs, keys: new Set([key]), body: kind.begin(), calls: [], indexes: [] }
+    const keys = new Set([key])
+    const batch = { name, deadlineMs, keys, body: kind.begin(), calls: [], indexes: [], bytes: 0 }
     batches.push(batch)
     return batch
   }

@@ -1,4 +1,9 @@
+import { BATCH_BYTES_MAX } from '../lib/batch-max.ts'
+import { byteSizeOf } from '../lib/byte-size.ts'
 import type { Pulled } from './pulled-tasks.ts'
+
+/** The size of payloads at which an answer is full. */
+const ANSWER_BYTES_MAX = 4 * BATCH_BYTES_MAX
 
 /** A client's call for up to `limit` tasks. It waits until tasks are due. */
 export class PendingPull {
@@ -6,6 +11,8 @@ export class PendingPull {
   readonly #limit: number
   readonly #answer: (tasks: Pulled[]) => void
   readonly #tasks: Pulled[] = []
+  /** The size of the payloads of these tasks. */
+  #bytes = 0
   /** The maximum number of tasks that claims under way may return. */
   #reserved = 0
   #claims = 0
@@ -20,7 +27,8 @@ export class PendingPull {
 
   /** The number of tasks that may still be claimed for this pull. */
   get capacity(): number {
-    return this.#isClosed ? 0 : this.#limit - this.#tasks.length - this.#reserved
+    if (this.#isClosed || this.#bytes >= ANSWER_BYTES_MAX) return 0
+    return this.#limit - this.#tasks.length - this.#reserved
   }
 
   /** Returns the limit divided by the number of concurrent claims, but at least `least`. */
@@ -57,7 +65,10 @@ export class PendingPull {
   release(count: number, tasks: readonly Pulled[]): void {
     this.#reserved -= count
     this.#claims--
-    for (const task of tasks) this.#tasks.push(task)
+    for (const task of tasks) {
+      this.#tasks.push(task)
+      this.#bytes += byteSizeOf(task.entry.body)
+    }
   }
 
   close(): void {

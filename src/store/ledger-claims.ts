@@ -3,7 +3,8 @@ import type { Hint, HintTable } from '../hint-table.ts'
 import type { ClaimVerdict, Ledger } from '../ledger.ts'
 import type { Random } from '../random.ts'
 import type { Logger } from '../telemetry/logger.ts'
-import type { CellAddress, Claim, ClaimedTask, ClaimRequest, Look } from '../timetable.ts'
+import type { CellAddress, Claim, ClaimedTask, ClaimRequest, Look, Place } from '../timetable.ts'
+import { prefixOf } from '../values/cell.ts'
 import { nextSpread, RESCUES_PER_CLAIM } from '../values/rescue.ts'
 import type { HeldClaims } from './held-claims.ts'
 import type { HintWriter } from './hint-writer.ts'
@@ -36,6 +37,7 @@ export interface LedgerClaimsParts {
  * are delivered.
  *
  *   table.claim ──▶ keys and stamp ──▶ ledger.claim ──▶ ours: held, delivered
+ *                                                  ├──▶ full: returned, rings again at once
  *                                                  └──▶ refused: hint removed, or put back with its next ring time
  */
 export class LedgerClaims {
@@ -61,13 +63,17 @@ export class LedgerClaims {
       await hintWriter.told(table.settle(at, settlements))
       return { ...rung, tasks: [], ...lost, nextRingMs: nowMs }
     }
-    // If the call fails or its answer is lost, the caller retries with the same request id. The table then returns the
-    // same stamp, so the ledger recognises the retry.
-    const verdicts = await ledger.claim(
-      at.topic,
-      { stamp, leaseMs, nowMs, alone: from === 'suspects' },
-      places,
-    )
+    // If a call fails or its answer is lost, the caller retries with the same request id. The table then returns the same
+    // stamp, so the ledger recognises the retry.
+    const asked = { stamp, leaseMs, nowMs, alone: from === 'suspects' }
+    const verdicts = await ledger.claim(at.topic, asked, places)
+    if (request.wholePrefixes) {
+      // One more call takes the rest of a group that the size limit has split. The group is split if it is even larger.
+      const rest = splitGroup(rung.tasks, verdicts)
+      const some = rest.map((i) => places[i] as Place)
+      const others = rest.length === 0 ? [] : await ledger.claim(at.topic, asked, some)
+      for (const [n, verdict] of others.entries()) verdicts[rest[n] as number] = verdict
+    }
     const tasks: ClaimedTask[] = []
     const refused: { key: string; verdict: Refusal }[] = []
     for (const [i, verdict] of verdicts.entries()) {
@@ -84,7 +90,8 @@ export class LedgerClaims {
         : [...lost.poisoned, ...(await this.#refuse(at, stamp, nowMs, refused))]
     topicFillers.fillerOf(at.topic)?.nudge()
     const nextLeaseEndInMs = this.#leaseEndInMs(at, rung.nextLeaseEndInMs)
-    return { ...rung, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
+    const next = refused.some(({ verdict }) => verdict.kind === 'full') ? ringingNow(rung, from) : null
+    return { ...rung, ...next, tasks, rescued: lost.rescued, poisoned, nextLeaseEndInMs }
   }
 
   async look(at: CellAddress): Promise<Look> {
@@ -100,7 +107,11 @@ export class LedgerClaims {
     refused: readonly { readonly key: string; readonly verdict: Refusal }[],
   ): Promise<string[]> {
     const { table, hintWriter, logger } = this.#parts
-    const settlements = refused.map(({ key }) => ({ key, stamp, outcome: DONE }))
+    const settlements = refused.map(({ key, verdict }) => ({
+      key,
+      stamp,
+      outcome: verdict.kind === 'full' ? RETURN : DONE,
+    }))
     const again = refused.flatMap(({ key, verdict }) => this.#nextHint(at, key, verdict, nowMs))
     await hintWriter.all([table.settle(at, settlements), ...hintWriter.putting(at.topic, again)])
     for (const { key, verdict } of refused)
@@ -152,4 +163,24 @@ export class LedgerClaims {
     const endMs = held.nextEndMs(at)
     return endMs === null ? inTableMs : Math.max(0, endMs - clock.monotonicNow())
   }
+}
+
+/** Returns the next ring times of a cell in which keys that did not fit ring again at once. */
+function ringingNow({ nowMs, nextRingMs, nextSuspectMs }: Claim, from: ClaimRequest['from']): Partial<Claim> {
+  if (from === 'suspects') return { nextSuspectMs: Math.min(nowMs, nextSuspectMs ?? nowMs) }
+  return { nextRingMs: Math.min(nowMs, nextRingMs ?? nowMs) }
+}
+
+/**
+ * Returns the indexes of the tasks of one group (same prefix and ring time) that did not fit, if other tasks of the
+ * group were claimed. Tasks of a group are side by side.
+ */
+function splitGroup(rung: readonly ClaimedTask[], verdicts: readonly ClaimVerdict[]): number[] {
+  const first = verdicts.findIndex(({ kind }) => kind === 'full')
+  const [last, next] = [rung[first - 1], rung[first]]
+  if (last === undefined || next === undefined || verdicts[first - 1]?.kind !== 'ours') return []
+  const isOfGroup = ({ key, ringMs }: ClaimedTask) =>
+    ringMs === next.ringMs && prefixOf(key) === prefixOf(next.key)
+  if (!isOfGroup(last)) return []
+  return [...rung.keys()].filter((i) => verdicts[i]?.kind === 'full' && isOfGroup(rung[i] as ClaimedTask))
 }

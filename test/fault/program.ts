@@ -42,18 +42,19 @@ export interface ProgramOptions {
   readonly [name: string]: unknown
 }
 
-/** Starts programs/<name>.mjs. The caller stops it: `stop()`, or `await using`. */
+/** Starts programs/<name>.mjs. `flags` are of Node. The caller stops it: `stop()`, or `await using`. */
 export async function startProgram(
   name: string,
   options: ProgramOptions,
   preloads: readonly string[] = [],
+  flags: readonly string[] = [],
 ): Promise<Program> {
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-fault-'))
   const records = join(folder, 'records')
   const output = await open(join(folder, 'output'), 'a')
   try {
     const imports = preloads.flatMap((preload) => ['--import', programFile(preload)])
-    const args = [...imports, programFile(name), JSON.stringify({ ...options, records })]
+    const args = [...flags, ...imports, programFile(name), JSON.stringify({ ...options, records })]
     const stdio = ['ignore' as const, output.fd, output.fd]
     return new Program(name, folder, await spawnGuarded(process.execPath, args, { folder, stdio }))
   } finally {

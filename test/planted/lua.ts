@@ -90,6 +90,20 @@ export const luaBugs: readonly LuaBug[] = [
     to: 'room',
   },
   {
+    name: 'a claim returns payloads of any size',
+    caughtBy: 'claiming: a claim ends with the task that fills it, and what is left rings at once',
+    file: 'claim',
+    from: 'local bytes_max = tonumber(ARGV[7])',
+    to: 'local bytes_max = math.huge',
+  },
+  {
+    name: 'the bodies of a prefix that is left are given to other tasks',
+    caughtBy: 'claiming: what a prefix leaves free goes to the next lane, and every task has its own body',
+    file: 'claim',
+    from: '      bodies[i] = nil\n',
+    to: '',
+  },
+  {
     name: 'a prefix that is larger than the limit is never given',
     caughtBy: 'claiming: a prefix that is larger than the limit by itself is cut',
     file: 'claim',

@@ -2,9 +2,12 @@
 import { CELLS } from '../../src/values/cell.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Tocsin, type Topic } from 'tocsin'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { BATCH_BYTES_MAX } from '../../src/lib/batch-max.ts'
 import type { Priority } from '../../src/task.ts'
 import type { NewEntry, SettleOutcome } from '../../src/timetable.ts'
+import { Connection } from '../../src/timetables/redis/connection.ts'
+import { PAYLOAD_BYTES_MAX } from '../../src/values/payload.ts'
 import { openOnRealClock } from '../contract/redis-harness.ts'
 import type { TimetableHarness } from '../contract/timetable/helpers.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
@@ -31,6 +34,28 @@ describe('calls made at the same time share script calls', () => {
     )
     expect(scriptCalls(stats)).toBeLessThanOrEqual(atMost)
     expect(await topic.counts()).toMatchObject({ pending: count })
+  })
+})
+
+describe('calls with large payloads', () => {
+  it('share script calls of a bounded size', async () => {
+    await using toc = await Tocsin.open({ timetable: server.url, logger: false })
+    const topic = toc.topic<string>('large', { slotBy: 'prefix' })
+    const send = vi.spyOn(Connection.prototype, 'send')
+    try {
+      // All in one cell.
+      await Promise.all(
+        times(100, (n) => topic.schedule({ key: `p:${n}`, delay: '1h', payload: 'x'.repeat(60_000) })),
+      )
+      const sizes = send.mock.calls.map(([args]) =>
+        args.reduce((sum, arg) => sum + Buffer.byteLength(arg), 0),
+      )
+      expect(Math.max(...sizes)).toBeLessThan(BATCH_BYTES_MAX + PAYLOAD_BYTES_MAX)
+      expect(sizes.filter((size) => size > 60_000).length).toBeLessThan(10)
+    } finally {
+      send.mockRestore()
+    }
+    expect(await topic.counts()).toMatchObject({ pending: 100 })
   })
 })
 

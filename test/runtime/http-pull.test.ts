@@ -64,6 +64,26 @@ describe('a pull', () => {
     await end(httpPull, answer as unknown as PulledTask[])
   })
 
+  it('is full when its payloads reach 4 MiB, and the next pulls return the rest', async () => {
+    const { topic, httpPull, pull } = httpPullOf()
+    const payload = 'x'.repeat(60_000)
+    const count = 200
+    await topic.scheduleMany(
+      Array.from({ length: count }, (_, n) => ({ key: `k${n}`, delay: 0, payload })).values(),
+    )
+    const answers: PulledTask[][] = []
+    for (let pulled = 0; pulled < count; pulled += answers.at(-1)?.length ?? 0) {
+      const tasks = await pull(1, 1_000)
+      expect(tasks.length).toBeGreaterThan(0)
+      // One claim may reach the limit and then exceed it: by its own limit of 1 MiB.
+      expect(tasks.length * payload.length).toBeLessThan(6 * 1_024 * 1_024)
+      answers.push(tasks)
+    }
+    expect(new Set(answers.flat().map(({ key }) => key)).size).toBe(count)
+    await end(httpPull, answers.flat())
+    expect(await topic.counts()).toMatchObject({ pending: 0, claimed: 0 })
+  })
+
   it('returns a task that is scheduled while it waits', async () => {
     const { toc, topic, httpPull } = httpPullOf()
     const pulled = httpPull.claim(10, LEASE_MS, 60_000, never)

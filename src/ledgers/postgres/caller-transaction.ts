@@ -1,6 +1,7 @@
 import type { LedgerRescheduled, LedgerScheduled, LedgerTransaction } from '../../ledger.ts'
 import type { CancelAnswer, CellAddress, NewEntry, Place, Selection } from '../../timetable.ts'
-import { BATCH_MAX } from '../../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from '../../lib/batch-max.ts'
+import { byteSizeOf } from '../../lib/byte-size.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { badTx } from '../../values/tx.ts'
 import { placeArrays } from './arrays.ts'
@@ -200,20 +201,26 @@ function rowsOf(answer: unknown): unknown[][] {
   return rows.map((row) => Object.values(row))
 }
 
-/** Writes the tasks in batches, one after the other. A batch has at most BATCH_MAX tasks, and each key only once. */
-async function inBatches<P extends Place, A>(
+/**
+ * Writes the tasks in batches, one after the other. A batch has at most BATCH_MAX tasks, no more tasks once their
+ * payloads have reached BATCH_BYTES_MAX, and each key only once.
+ */
+async function inBatches<P extends Place & { readonly body?: string }, A>(
   places: readonly P[],
   write: (places: readonly P[]) => Promise<readonly A[]>,
 ): Promise<A[]> {
   const answers: A[] = []
   let batch = new Map<string, P>()
+  let bytes = 0
   const send = async () => {
     if (batch.size > 0) answers.push(...(await write([...batch.values()])))
     batch = new Map()
+    bytes = 0
   }
   for (const place of places) {
-    if (batch.has(place.key) || batch.size === BATCH_MAX) await send()
+    if (batch.has(place.key) || batch.size === BATCH_MAX || bytes >= BATCH_BYTES_MAX) await send()
     batch.set(place.key, place)
+    bytes += byteSizeOf(place.body ?? '')
   }
   await send()
   return answers

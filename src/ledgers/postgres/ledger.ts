@@ -30,7 +30,15 @@ import type {
 } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
-import { type BatchAnswer, type BatchKind, type Batcher, Failure, Later } from '../../lib/batcher.ts'
+import { byteSizeOf } from '../../lib/byte-size.ts'
+import {
+  type BatchAnswer,
+  type BatchKind,
+  type Batcher,
+  Failure,
+  Later,
+  type SendBatch,
+} from '../../lib/batcher.ts'
 import { PostgresBoard } from './board.ts'
 import type { Database, StatementCall } from './database.ts'
 import type { HandlerTransactions } from './handler-transactions.ts'
@@ -111,6 +119,7 @@ export class PostgresLedger implements Ledger {
       },
       entries,
       (runner, of, items) => writes.schedule(runner, of, items, mergeMs),
+      ({ body }) => byteSizeOf(body),
     )
   }
 
@@ -424,25 +433,35 @@ export class PostgresLedger implements Ledger {
     return session === this.#parts.writes.session ? {} : { variant: `${session}`, isOneOff: true }
   }
 
-  #batched<I extends Place, A>(of: Batching, items: readonly I[], work: Work<I, A>): Promise<A[]> {
-    const kinds = this.#kindsOf(of, work)
+  #batched<I extends Place, A>(
+    of: Batching,
+    items: readonly I[],
+    work: Work<I, A>,
+    bytesOf?: (item: I) => number,
+  ): Promise<A[]> {
+    const kinds = this.#kindsOf(of, work, bytesOf)
     return this.#parts.batcher.add(
       items,
       ({ cell }) => kinds[cell & (STATEMENT_QUEUES - 1)] as BatchKind<I, A>,
     )
   }
 
-  #kindsOf<I, A>(of: Batching, work: Work<I, A>): readonly BatchKind<I, A>[] {
+  #kindsOf<I, A>(
+    of: Batching,
+    work: Work<I, A>,
+    bytesOf: ((item: I) => number) | undefined,
+  ): readonly BatchKind<I, A>[] {
     const name = `${of.doing}/${of.variant ?? ''}`
     const id = `${of.topic}/${name}`
     const known = this.#kinds.get(id)
     if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
     const { batcher } = this.#parts
     const queues = batcher.queuesOf(of.topic, of.way, STATEMENT_QUEUES)
-    const kinds = batcher.kindsOf<I, A>(queues, name, async (_, items, deadlineMs) => {
+    const send: SendBatch<I, A> = async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
       return this.#halving(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
-    })
+    }
+    const kinds = batcher.kindsOf<I, A>(queues, name, send, bytesOf)
     if (of.isOneOff !== true) this.#kinds.set(id, kinds as readonly BatchKind<never, unknown>[])
     return kinds
   }

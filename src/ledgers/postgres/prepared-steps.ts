@@ -51,6 +51,7 @@ const STEPS: readonly Step[] = [
       'priority text',
       'tags text',
       'body text',
+      'left_out text',
     ],
     isByPlace: true,
   },

@@ -334,8 +334,8 @@ WITH t AS MATERIALIZED (
   WHERE (SELECT tocsin.in_time($11::bigint, (SELECT count(*) FROM judged)));
 
 -- write_claim
--- Claims pending tasks that are due, which is the common case. Skips all other tasks, locked rows, and suspects that
--- are not claimed alone; claim_any handles those.
+-- Claims pending tasks that are due, which is the common case, until their payloads reach 1048576 bytes. Skips all
+-- other tasks, locked rows, and suspects that are not claimed alone; claim_any handles those.
 -- Sent by: Writes.claim
 --   $1  topic      integer     id of the topic
 --   $2  cells      smallint[]
@@ -346,31 +346,33 @@ WITH t AS MATERIALIZED (
 --   $7  alone      boolean[]   true if the consumer runs no other task, as required for a suspect
 --   $8  session    bigint      session of the process that holds the claims
 -- Returns: One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries,
--- priority (separated by commas); tags, body (separated by \x1e).
+-- priority (separated by commas); tags, body (separated by \x1e); left_out, n of the due tasks that no longer fit.
 PREPARE write_claim (integer, smallint[], text[], bigint[], bigint[], bigint[], boolean[], bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms
   ),
   found AS MATERIALIZED (
-    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
+    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part, sum(l.bytes) OVER (ORDER BY i.n ROWS UNBOUNDED PRECEDING) - l.bytes AS bytes_before
     FROM (SELECT * FROM (
     SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[])
       WITH ORDINALITY AS i (cell, key, my_stamp, trusted_ms, rang_ms, alone, n)) i ORDER BY i.cell, i.key) i
     CROSS JOIN LATERAL (
-      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key AND l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < 2) FOR UPDATE SKIP LOCKED
+      SELECT l.ctid AS at, l.tableoid AS part, octet_length(l.body) AS bytes FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key AND l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < 2) FOR UPDATE SKIP LOCKED
     ) l
   ),
   taken AS (UPDATE tocsin.live l SET session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
-      started = CASE WHEN i.alone THEN 1 ELSE 0 END FROM found i WHERE l.ctid = i.at AND l.tableoid = i.part RETURNING i.n, l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
+      started = CASE WHEN i.alone THEN 1 ELSE 0 END FROM found i
+    WHERE i.bytes_before < 1048576 AND l.ctid = i.at AND l.tableoid = i.part RETURNING i.n, l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
       array_to_string(l.tags, E'\n') AS tags, l.priority),
   booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
   SELECT string_agg(n::text, ','), string_agg(generation::text, ','), string_agg(due_ms::text, ','), string_agg(ring_ms::text, ','), string_agg(failures::text, ','), string_agg(deliveries::text, ','), string_agg(priority::text, ','),
-    string_agg(coalesce(tags, ''), E'\x1e'), string_agg(body, E'\x1e') FROM taken;
+    string_agg(coalesce(tags, ''), E'\x1e'), string_agg(body, E'\x1e'),
+    (SELECT string_agg(n::text, ',') FROM found WHERE bytes_before >= 1048576) AS left_out FROM taken;
 
 -- write_claim_any
 -- Handles the tasks that claim skipped, and returns a verdict for each task. If the lease of a task has expired,
 -- claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, or makes it pending if it
--- must be claimed alone.
+-- must be claimed alone. Claims no more tasks when their payloads have reached 1048576 bytes.
 -- Sent by: Writes.claim
 --   $1  topic          integer     id of the topic
 --   $2  cells          smallint[]
@@ -390,9 +392,9 @@ WITH t AS MATERIALIZED (
     SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::boolean[])
       WITH ORDINALITY AS i (cell, key, my_stamp, trusted_ms, rang_ms, alone, n)
   ),
-  locked AS MATERIALIZED (
+  found AS MATERIALIZED (
     SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
-      l.lease_ms, l.session IS NOT NULL AS was_claimed,
+      l.lease_ms, l.session IS NOT NULL AS was_claimed, octet_length(l.body) AS bytes,
       CASE
         WHEN l.session IS NULL AND l.ring_ms > i.rang_ms THEN 'later'
         WHEN l.session IS NULL AND l.lost >= 2 AND NOT i.alone THEN 'suspect'
@@ -408,6 +410,15 @@ WITH t AS MATERIALIZED (
       END AS verdict
     FROM (SELECT * FROM input ORDER BY cell, key) i
     CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE SKIP LOCKED) l
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, i.ring_ms, i.failures, i.priority, i.lost,
+      i.lease_ms, i.was_claimed,
+      CASE WHEN i.verdict IN ('take', 'retake') AND i.bytes_before >= 1048576 THEN 'full' ELSE i.verdict END
+        AS verdict
+    FROM (
+      SELECT i.*, sum(CASE WHEN i.verdict IN ('take', 'retake') THEN i.bytes ELSE 0 END) OVER (ORDER BY i.n ROWS UNBOUNDED PRECEDING) - CASE WHEN i.verdict IN ('take', 'retake') THEN i.bytes ELSE 0 END AS bytes_before FROM found i
+    ) i
   ),
   taken AS (
     UPDATE tocsin.live l SET session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,

@@ -195,7 +195,9 @@ export class Writes {
     ]
     const verdicts = new Array<ClaimVerdict>(items.length)
     const [taken] = await runner.query(WRITES.claim.text, values(items))
-    if (putTaken(topic.name, items, taken as TakenLists, verdicts) === items.length) return verdicts
+    const answered =
+      putTaken(topic.name, items, taken as TakenLists, verdicts) + putLeftOut(taken as TakenLists, verdicts)
+    if (answered === items.length) return verdicts
     const left = [...items.keys()].filter((at) => verdicts[at] === undefined)
     const some = left.map((at) => items[at] as ClaimItem)
     const rows = await runner.query(WRITES.claimAny.text, [...values(some), poisonText('%s')])
@@ -384,7 +386,10 @@ type ClaimRow = [
   endsInMs: number,
 ]
 
-/** The claimed tasks, as one list per column. All lists are null if no task was claimed. */
+/**
+ * The claimed tasks, as one list per column. All lists of claimed tasks are null if no task was claimed. `leftOut` is
+ * null if no task was left out.
+ */
 type TakenLists = [
   n: string | null,
   generation: string,
@@ -395,6 +400,7 @@ type TakenLists = [
   priority: string,
   tags: string,
   body: string,
+  leftOut: string | null,
 ]
 
 type SettleRow = [
@@ -407,6 +413,7 @@ type SettleRow = [
   lost: number,
 ]
 
+const FULL: ClaimVerdict = { kind: 'full' }
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 const GOES_ON = new Set(['retry', 'snooze', 'return', 'lost'])
@@ -487,6 +494,15 @@ function putTaken(
   return ns.length
 }
 
+/** Puts the verdicts of due tasks that did not fit into the answer. Returns their number. */
+function putLeftOut(lists: TakenLists, verdicts: ClaimVerdict[]): number {
+  const leftOut = lists[9]
+  if (leftOut === null) return 0
+  const ns = JSON.parse(`[${leftOut}]`) as number[]
+  for (const n of ns) verdicts[n - 1] = FULL
+  return ns.length
+}
+
 function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict {
   const [, verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority, lost, endsInMs] =
     row
@@ -498,6 +514,8 @@ function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict 
     }
     case 'locked':
       return { kind: 'held', leaseEndInMs: LOCKED_MS }
+    case 'full':
+      return FULL
     case 'held':
       return { kind: 'held', leaseEndInMs: endsInMs }
     case 'later':

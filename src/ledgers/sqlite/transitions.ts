@@ -3,6 +3,8 @@
  * inside a transaction that the ledger or its caller has begun, and takes effect only if that transaction commits.
  */
 import type { Database, Statement } from 'better-sqlite3'
+import { BATCH_BYTES_MAX } from '../../lib/batch-max.ts'
+import { byteSizeOf } from '../../lib/byte-size.ts'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   ClaimVerdict,
@@ -147,7 +149,13 @@ export class Transitions {
     time: StepTime,
   ): ClaimVerdict[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    return places.map((place) => this.#claimOne(topicName, topic, place, request, time))
+    let bytes = 0
+    return places.map((place) => {
+      if (bytes >= BATCH_BYTES_MAX && !this.#isClaimedBy(topic, place, request)) return FULL
+      const verdict = this.#claimOne(topicName, topic, place, request, time)
+      if (verdict.kind === 'ours') bytes += byteSizeOf(verdict.task.body)
+      return verdict
+    })
   }
 
   begin(topicName: string, place: Place, stamp: number, _time: StepTime): boolean {
@@ -449,6 +457,11 @@ export class Transitions {
     return this.#statements.row.get(topic, cell, key) as LiveRow | undefined
   }
 
+  /** Returns true if an earlier call of the same claim took the task. Does not read the payload. */
+  #isClaimedBy(topic: number, { key, cell }: Place, { stamp }: LedgerClaimRequest): boolean {
+    return this.#statements.isHeldUnder.get(topic, cell, key, this.#session, stamp) !== undefined
+  }
+
   #heldUnder(topic: number, place: Place, stamp: number): LiveRow | null {
     const row = this.#row(topic, place)
     return row !== undefined && row.session === this.#session && row.stamp === stamp ? row : null
@@ -487,6 +500,7 @@ function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
   return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
 }
 
+const FULL: ClaimVerdict = { kind: 'full' }
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 

@@ -11,6 +11,7 @@ export const WRITES = {
   generations: `INSERT INTO tocsin_meta (name, value) VALUES ('generations', ?)
       ON CONFLICT (name) DO UPDATE SET value = value + excluded.value RETURNING value`,
   row: `SELECT * FROM tocsin_live WHERE ${AT}`,
+  isHeldUnder: `SELECT 1 FROM tocsin_live WHERE ${AT} AND session = ? AND stamp = ?`,
   insert: `INSERT INTO tocsin_live
       (topic, cell, key, generation, due_ms, ring_ms, priority, created_ms, updated_ms, tags, checksum, body)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, cell, key) DO NOTHING`,

@@ -1,4 +1,6 @@
 import { prefixOf } from '../../values/cell.ts'
+import { BATCH_BYTES_MAX } from '../../lib/batch-max.ts'
+import { byteSizeOf } from '../../lib/byte-size.ts'
 import { Heap } from '../../lib/heap.ts'
 import { PRIORITIES } from '../../task.ts'
 import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
@@ -7,6 +9,8 @@ import { type Entry, lastScoreAt, ringMsOf } from './entry.ts'
 export interface Taken {
   readonly members: Entry[]
   readonly scores: number[]
+  /** The size of the bodies. No more entries are taken when it has reached `BATCH_BYTES_MAX`. */
+  bytes: number
 }
 
 /** The waiting tasks of a cell: one lane for each of the three priorities, and one lane for suspects. */
@@ -45,10 +49,10 @@ export class Lanes {
    * not split tasks with the same prefix and ring time, unless no other task was taken.
    */
   take(limit: number, nowMs: number, wholePrefixes: boolean): Taken {
-    const taken: Taken = { members: [], scores: [] }
+    const taken: Taken = { members: [], scores: [], bytes: 0 }
     for (const priority of PRIORITIES) {
       takeDue(this.#lanes[priority], limit, nowMs, taken)
-      if (wholePrefixes && taken.members.length === limit) uncut(this.#lanes[priority], taken)
+      if (wholePrefixes && isFull(taken, limit)) uncut(this.#lanes[priority], taken)
     }
     return taken
   }
@@ -57,7 +61,7 @@ export class Lanes {
    * Takes at most one suspect, even if the limit is higher: a suspect may crash the process, and other tasks with it.
    */
   takeSuspect(limit: number, nowMs: number): Taken {
-    const taken: Taken = { members: [], scores: [] }
+    const taken: Taken = { members: [], scores: [], bytes: 0 }
     takeDue(this.#suspects, Math.min(1, limit), nowMs, taken)
     return taken
   }
@@ -67,20 +71,27 @@ export class Lanes {
   }
 }
 
-function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, { members, scores }: Taken): void {
+function takeDue(lane: Heap<Entry>, limit: number, nowMs: number, taken: Taken): void {
   const lastDueScore = lastScoreAt(nowMs)
-  while (members.length < limit) {
+  while (!isFull(taken, limit)) {
     const score = lane.headScore()
     if (score > lastDueScore) return
-    members.push(lane.pop() as Entry)
-    scores.push(score)
+    const entry = lane.pop() as Entry
+    taken.members.push(entry)
+    taken.scores.push(score)
+    taken.bytes += byteSizeOf(entry.body)
   }
 }
 
+function isFull({ members, bytes }: Taken, limit: number): boolean {
+  return members.length >= limit || bytes >= BATCH_BYTES_MAX
+}
+
 /**
- * If the limit splits tasks with the same prefix and ring time, puts these tasks back, unless no other task was taken.
+ * If a limit splits tasks with the same prefix and ring time, puts these tasks back, unless no other task was taken.
  */
-function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
+function uncut(lane: Heap<Entry>, taken: Taken): void {
+  const { members, scores } = taken
   const next = lane.head()
   if (next === undefined) return
   const prefix = prefixOf(next.key)
@@ -89,7 +100,11 @@ function uncut(lane: Heap<Entry>, { members, scores }: Taken): void {
   while (keep > 0 && ringMsOf(scores[keep - 1] as number) === ringMs && isOf(prefix, members[keep - 1], next))
     keep--
   if (keep === 0) return
-  for (let i = keep; i < members.length; i++) lane.push(members[i] as Entry, scores[i] as number)
+  for (let i = keep; i < members.length; i++) {
+    const entry = members[i] as Entry
+    lane.push(entry, scores[i] as number)
+    taken.bytes -= byteSizeOf(entry.body)
+  }
   members.length = keep
   scores.length = keep
 }

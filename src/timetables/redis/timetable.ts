@@ -1,4 +1,4 @@
-import { BATCH_MAX } from '../../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from '../../lib/batch-max.ts'
 import { finiteOrNull } from '../../values/ring-time.ts'
 import type {
   Books,
@@ -85,7 +85,8 @@ export class RedisTimetable implements TaskStore {
     const { req, limit, leaseMs, from, wholePrefixes } = request
     const most = Math.min(limit, BATCH_MAX)
     const seed = String(this.#parts.random.fraction())
-    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', seed]
+    const bytesMax = String(BATCH_BYTES_MAX)
+    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', seed, bytesMax]
     const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
     return {

@@ -1,4 +1,5 @@
 import type { BatchKind, Queue, SendBatch } from '../../lib/batcher.ts'
+import { byteSizeOf } from '../../lib/byte-size.ts'
 import type { OnConflict } from '../../task.ts'
 import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../../timetable.ts'
 import { CELLS } from '../../values/cell.ts'
@@ -101,6 +102,7 @@ export class UserWrites {
       return {
         queue,
         name: `${onConflict}/${mergeMs}`,
+        bytesOf: ({ body }) => byteSizeOf(body),
         begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
       }
     })

@@ -1,5 +1,16 @@
 import { expect } from 'vitest'
-import { DONE, entry, FAR_MS, LONG_LEASE_MS, only, place, SHORT_LEASE_MS } from '../timetable/helpers.ts'
+import type { ClaimVerdict, LedgerClaimRequest } from '../../../src/ledger.ts'
+import { BATCH_BYTES_MAX } from '../../../src/lib/batch-max.ts'
+import {
+  DONE,
+  entry,
+  FAR_MS,
+  keysOfOneCell,
+  LONG_LEASE_MS,
+  only,
+  place,
+  SHORT_LEASE_MS,
+} from '../timetable/helpers.ts'
 import {
   begin,
   cancel,
@@ -13,16 +24,36 @@ import {
   holdNew,
   leaseEnds,
   type LedgerCase,
+  type LedgerHarness,
   look,
   lose,
   makeSuspect,
   newStamp,
   now,
   put,
+  putAll,
   reschedule,
   settle,
   theme,
 } from './helpers.ts'
+
+/** A body near the maximum size of a payload, and how many of them fill a call. */
+const LARGE_BODY = 'x'.repeat(60_000)
+const PER_CALL = Math.ceil(BATCH_BYTES_MAX / LARGE_BODY.length)
+
+async function claimAll(
+  harness: LedgerHarness,
+  keys: readonly string[],
+  request: Partial<LedgerClaimRequest> = {},
+): Promise<ClaimVerdict[]> {
+  const { ledger, topic } = harness
+  const asked = { stamp: newStamp(), leaseMs: LONG_LEASE_MS, nowMs: await now(harness), alone: false }
+  return ledger.claim(
+    topic,
+    { ...asked, ...request },
+    keys.map((key) => place(key)),
+  )
+}
 
 const cases: readonly LedgerCase[] = [
   {
@@ -93,6 +124,36 @@ const cases: readonly LedgerCase[] = [
         expect(await claim(harness, 'a', { stamp })).toEqual({ kind: 'ours', task })
       expect(await look(harness, 'a')).toMatchObject({ state: 'claimed', deliveries: 1 })
       expect(await settle(harness, 'a', stamp, DONE)).toMatchObject({ answer: 'settled' })
+    },
+  },
+  {
+    name: "a call that is full answers 'full' for the rest, which stays as it was",
+    async run(harness) {
+      const keys = keysOfOneCell(PER_CALL + 3)
+      await putAll(harness, keys, { body: LARGE_BODY })
+      const verdicts = await claimAll(harness, keys)
+      expect(verdicts.map(({ kind }) => kind)).toEqual(keys.map((_, n) => (n < PER_CALL ? 'ours' : 'full')))
+      for (const key of keys.slice(PER_CALL))
+        expect(await look(harness, key)).toMatchObject({ state: 'pending', deliveries: 0 })
+      await expectCounts(harness, { pending: 3, due: 3, claimed: PER_CALL })
+      const rest = await claimAll(harness, keys.slice(PER_CALL))
+      expect(rest.map(({ kind }) => kind)).toEqual(['ours', 'ours', 'ours'])
+    },
+  },
+  {
+    name: 'a call is full of tasks whose leases have ended, too, and never of those that it already has',
+    async run(harness) {
+      const keys = keysOfOneCell(PER_CALL + 3)
+      await putAll(harness, keys, { body: LARGE_BODY })
+      for (const from of [0, PER_CALL])
+        await claimAll(harness, keys.slice(from, from + PER_CALL), { leaseMs: SHORT_LEASE_MS })
+      await leaseEnds(harness)
+      const stamp = newStamp()
+      const verdicts = await claimAll(harness, keys, { stamp })
+      expect(verdicts.map(({ kind }) => kind)).toEqual(keys.map((_, n) => (n < PER_CALL ? 'ours' : 'full')))
+      await claimAll(harness, keys.slice(PER_CALL), { stamp })
+      expect((await claimAll(harness, keys, { stamp })).every(({ kind }) => kind === 'ours')).toBe(true)
+      await expectCounts(harness, { claimed: keys.length })
     },
   },
   {

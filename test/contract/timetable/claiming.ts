@@ -1,9 +1,11 @@
 import { expect } from 'vitest'
+import { BATCH_BYTES_MAX } from '../../../src/lib/batch-max.ts'
 import {
   advanceTo,
   claim,
   DONE,
   entry,
+  type EntryOptions,
   expectBetween,
   expectBooks,
   expectCounts,
@@ -26,11 +28,20 @@ import {
   view,
 } from './helpers.ts'
 
+/** A body near the maximum size of a payload, and how many of them fill a claim. */
+const LARGE_BODY = 'x'.repeat(60_000)
+const LARGE_PER_CLAIM = Math.ceil(BATCH_BYTES_MAX / LARGE_BODY.length)
+
 /** Groups of tasks, one prefix each, that share a cell and a moment of the past. */
-async function scheduleGroups(harness: TimetableHarness, sizes: readonly number[]): Promise<string[][]> {
+async function scheduleGroups(
+  harness: TimetableHarness,
+  sizes: readonly number[],
+  options: EntryOptions = {},
+): Promise<string[][]> {
   const prefixes = prefixesOfOneCell(sizes.length)
   const groups = sizes.map((size, n) => Array.from({ length: size }, (_, m) => `${prefixes[n]}:${m}`))
-  await scheduleAll(harness, groups.flat(), { atMs: (await now(harness)) - 100, slotBy: 'prefix' })
+  const atMs = (await now(harness)) - 100
+  await scheduleAll(harness, groups.flat(), { atMs, slotBy: 'prefix', ...options })
   return groups
 }
 
@@ -356,10 +367,91 @@ export const claiming = theme('claiming', [
     },
   },
   {
+    name: 'a claim ends with the task that fills it, and what is left rings at once',
+    async run(harness) {
+      const keys = keysOfOneCell(40)
+      const atMs = (await now(harness)) - 50
+      await scheduleAll(harness, keys, { atMs, body: LARGE_BODY })
+      const claims: string[][] = []
+      while (claims.flat().length < keys.length) {
+        const { tasks, nowMs, nextRingMs } = await claim(harness, keys[0] ?? '')
+        for (const { body } of tasks) expect(body).toBe(LARGE_BODY)
+        claims.push(keysOf(tasks))
+        if (claims.flat().length < keys.length) expect(nextRingMs).toBeLessThanOrEqual(nowMs)
+        else expect(nextRingMs).toBeNull()
+      }
+      expect(claims).toEqual([
+        keys.slice(0, LARGE_PER_CLAIM),
+        keys.slice(LARGE_PER_CLAIM, 2 * LARGE_PER_CLAIM),
+        keys.slice(2 * LARGE_PER_CLAIM),
+      ])
+      await expectCounts(harness, { claimed: 40 })
+    },
+  },
+  {
+    name: 'a claim that one lane fills takes nothing from the next, and small tasks fill none',
+    async run(harness) {
+      const keys = keysOfOneCell(LARGE_PER_CLAIM + 2)
+      const [low = '', small = '', ...high] = keys
+      await schedule(harness, low, { priority: 'low' })
+      await scheduleAll(harness, high, { priority: 'high', body: LARGE_BODY })
+      expect(keysOf((await claim(harness, low)).tasks).toSorted()).toEqual(high)
+      await schedule(harness, small)
+      expect(keysOf((await claim(harness, low)).tasks)).toEqual([small, low])
+    },
+  },
+  {
+    name: 'one task fits a claim, whatever its size',
+    async run(harness) {
+      const keys = keysOfOneCell(2)
+      const body = 'x'.repeat(BATCH_BYTES_MAX * 2)
+      await scheduleAll(harness, keys, { atMs: await now(harness), body })
+      for (const key of keys) expect((await hold(harness, key)).task.body).toBe(body)
+    },
+  },
+  {
+    name: 'a repeated request returns all that a full claim took',
+    async run(harness) {
+      const keys = keysOfOneCell(LARGE_PER_CLAIM + 5)
+      await scheduleAll(harness, keys, { atMs: await now(harness), body: LARGE_BODY })
+      const request = { req: newRequest() }
+      const claimed = await claim(harness, keys[0] ?? '', request)
+      expect(keysOf(claimed.tasks)).toEqual(keys.slice(0, LARGE_PER_CLAIM))
+      const again = await claim(harness, keys[0] ?? '', request)
+      expect(again).toMatchObject({ stamp: claimed.stamp, tasks: claimed.tasks })
+      await expectCounts(harness, { pending: 5, due: 5, claimed: LARGE_PER_CLAIM })
+    },
+  },
+  {
+    name: 'a prefix that the size of a claim would cut is not cut',
+    async run(harness) {
+      const groups = await scheduleGroups(harness, [10, 12, 3], { body: LARGE_BODY })
+      const taken: string[] = []
+      while (taken.length < 25) {
+        taken.push(...(await claimWhole(harness, groups, 100)))
+        const whole = groups.filter((group) => group.every((key) => taken.includes(key)))
+        expect(taken.toSorted()).toEqual(whole.flat().toSorted())
+      }
+    },
+  },
+  {
     name: 'a prefix that the limit would cut is left whole to the next claim',
     async run(harness) {
       const groups = await scheduleGroups(harness, [2, 3, 1])
       for (const group of groups) expect(await claimWhole(harness, groups, 3)).toEqual(group)
+    },
+  },
+  {
+    name: 'what a prefix leaves free goes to the next lane, and every task has its own body',
+    async run(harness) {
+      const groups = await scheduleGroups(harness, [1, 3], { priority: 'high' })
+      const [prefix = ''] = groups[0]?.[0]?.split(':') ?? []
+      const normal = [`${prefix}:8`, `${prefix}:9`]
+      await scheduleAll(harness, normal, { atMs: (await now(harness)) - 100, slotBy: 'prefix' })
+      const options = { slotBy: 'prefix', limit: 3, wholePrefixes: true } as const
+      const { tasks } = await claim(harness, normal[0] ?? '', options)
+      expect(keysOf(tasks)).toEqual([...(groups[0] ?? []), ...normal])
+      expect(tasks.map(({ body }) => body)).toEqual(keysOf(tasks).map((key) => `body of ${key}`))
     },
   },
   {

@@ -1,5 +1,7 @@
 /** The one condition that decides every claim (src/ledger.ts), and what prolongs one. */
 import type { ExtendAnswer, ClaimVerdict, LedgerClaimRequest } from '../../../src/ledger.ts'
+import { BATCH_BYTES_MAX } from '../../../src/lib/batch-max.ts'
+import { byteSizeOf } from '../../../src/lib/byte-size.ts'
 import { ALONE, claimedTaskOf, hintOf, STARTED_ALONE } from '../../../src/ledgers/rows.ts'
 import { LOSSES_OF_A_SUSPECT } from '../../../src/values/rescue.ts'
 import type { Place } from '../../../src/timetable.ts'
@@ -15,7 +17,15 @@ export function claim(
   request: LedgerClaimRequest,
   places: readonly Place[],
 ): ClaimVerdict[] {
-  return places.map((place) => claimOne(statement, request, place))
+  let bytes = 0
+  return places.map((place) => {
+    // What an earlier call of this claim took is returned, however much it is.
+    if (bytes >= BATCH_BYTES_MAX && heldUnder(statement, place, request.stamp) === null)
+      return { kind: 'full' }
+    const verdict = claimOne(statement, request, place)
+    if (verdict.kind === 'ours') bytes += byteSizeOf(verdict.task.body)
+    return verdict
+  })
 }
 
 function claimOne(statement: Statement, request: LedgerClaimRequest, place: Place): ClaimVerdict {

@@ -1,4 +1,5 @@
 /** The statements that claim tasks, record the start of a task, and extend leases. */
+import { BATCH_BYTES_MAX } from '../../../lib/batch-max.ts'
 import { LOSSES_OF_A_SUSPECT } from '../../../values/rescue.ts'
 import { ALONE, CANCELLED, DEAD, STARTED_ALONE } from '../../rows.ts'
 import {
@@ -47,42 +48,57 @@ const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.truste
 const TASK = `l.generation, l.body, l.due_ms, l.ring_ms, l.failures, l.deliveries,
       array_to_string(l.tags, E'\\n') AS tags, l.priority`
 
+/** The size of a payload. PostgreSQL knows it without reading or unpacking the payload. */
+const BYTES = 'octet_length(l.body) AS bytes'
+
+/**
+ * Returns an expression for the size of the payloads of the tasks before this one, in the order of the call. Once it has
+ * reached the limit, the statement is full, and leaves the task as it is.
+ */
+const bytesBefore = (bytes: string): string =>
+  `sum(${bytes}) OVER (ORDER BY i.n ROWS UNBOUNDED PRECEDING) - ${bytes} AS bytes_before`
+
 export const claim: Statement = {
   does:
-    'Claims pending tasks that are due, which is the common case. Skips all other tasks, locked rows, and ' +
+    'Claims pending tasks that are due, which is the common case, until their payloads reach ' +
+    `${BATCH_BYTES_MAX} bytes. Skips all other tasks, locked rows, and ` +
     'suspects that are not claimed alone; claim_any handles those.',
   sentBy: 'Writes.claim',
   takes: TAKES,
   returns:
-    'One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries, priority (separated by commas); tags, body (separated by \\x1e).',
+    'One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries, priority (separated by commas); tags, body (separated by \\x1e); left_out, n of the due tasks that no longer fit.',
   text: `WITH ${t({})},
   found AS MATERIALIZED (
-    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part
+    SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part, ${bytesBefore('l.bytes')}
     ${eachRowWhere(
       CLAIM_COLUMNS,
       `l.session IS NULL AND l.ring_ms <= i.rang_ms AND (i.alone OR l.lost < ${LOSSES_OF_A_SUSPECT})`,
       'FOR UPDATE SKIP LOCKED',
+      `, ${BYTES}`,
     )}
   ),
-  taken AS (UPDATE tocsin.live l SET ${TAKING} FROM found i WHERE ${AT} RETURNING i.n, ${TASK}),
+  taken AS (UPDATE tocsin.live l SET ${TAKING} FROM found i
+    WHERE i.bytes_before < ${BATCH_BYTES_MAX} AND ${AT} RETURNING i.n, ${TASK}),
   booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, count(*) FROM taken HAVING count(*) > 0)
   SELECT ${['n', 'generation', 'due_ms', 'ring_ms', 'failures', 'deliveries', 'priority'].map(numbers).join(', ')},
-    ${texts("coalesce(tags, '')")}, ${texts('body')} FROM taken`,
+    ${texts("coalesce(tags, '')")}, ${texts('body')},
+    (SELECT ${numbers('n')} FROM found WHERE bytes_before >= ${BATCH_BYTES_MAX}) AS left_out FROM taken`,
 }
 
 export const claimAny: Statement = {
   does:
     'Handles the tasks that claim skipped, and returns a verdict for each task. If the lease of a task ' +
     'has expired, claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, ' +
-    'or makes it pending if it must be claimed alone.',
+    'or makes it pending if it must be claimed alone. Claims no more tasks when their payloads have reached ' +
+    `${BATCH_BYTES_MAX} bytes.`,
   sentBy: 'Writes.claim',
   takes: [...TAKES, POISON_FORMAT],
   returns:
     "A row for each task: n, verdict; if 'ours', the task; otherwise ring_ms, failures, priority, lost, milliseconds to the end of its lease.",
   text: `WITH ${t({})}, ${input(CLAIM_COLUMNS)},
-  locked AS MATERIALIZED (
+  found AS MATERIALIZED (
     SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.ring_ms, l.failures, l.priority, l.lost,
-      l.lease_ms, l.session IS NOT NULL AS was_claimed,
+      l.lease_ms, l.session IS NOT NULL AS was_claimed, ${BYTES},
       CASE
         WHEN l.session IS NULL AND l.ring_ms > i.rang_ms THEN 'later'
         WHEN l.session IS NULL AND l.lost >= ${LOSSES_OF_A_SUSPECT} AND NOT i.alone THEN 'suspect'
@@ -97,6 +113,15 @@ export const claimAny: Statement = {
         ELSE 'retake'
       END AS verdict
     ${eachRow('FOR UPDATE SKIP LOCKED')}
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.n, i.cell, i.key, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, i.ring_ms, i.failures, i.priority, i.lost,
+      i.lease_ms, i.was_claimed,
+      CASE WHEN i.verdict IN ('take', 'retake') AND i.bytes_before >= ${BATCH_BYTES_MAX} THEN 'full' ELSE i.verdict END
+        AS verdict
+    FROM (
+      SELECT i.*, ${bytesBefore("CASE WHEN i.verdict IN ('take', 'retake') THEN i.bytes ELSE 0 END")} FROM found i
+    ) i
   ),
   taken AS (
     UPDATE tocsin.live l SET ${TAKING}, lost = l.lost + CASE WHEN i.was_claimed THEN 1 ELSE 0 END

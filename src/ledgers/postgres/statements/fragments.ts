@@ -74,22 +74,23 @@ export const eachRow = (lock: string): string => `FROM (SELECT * FROM input ORDE
 
 /**
  * Like `eachRow`, for statements in which nearly every row fulfils `condition`. The clause only has the ctid and the
- * partition of each row (`at`, `part`), because access by ctid is the cheapest. If another transaction changes a row
- * meanwhile, the row gets another ctid. Then the statement skips the row, and the caller sends a second, more general
- * statement for its task.
+ * partition of each row (`at`, `part`), because access by ctid is the cheapest, and the columns of `also`. If another
+ * transaction changes a row meanwhile, the row gets another ctid. Then the statement skips the row, and the caller sends
+ * a second, more general statement for its task.
  */
 export const eachRowWhere = (
   more: readonly Column[],
   condition: string,
   lock: string,
+  also = '',
 ): string => `FROM (SELECT * FROM (${rows(more)}) i ${IN_ORDER}) i
     CROSS JOIN LATERAL (
-      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}
+      SELECT l.ctid AS at, l.tableoid AS part${also} FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}
     ) l`
 
 /**
- * The condition for the row with a ctid, in a partition. No other condition may be added. If PostgreSQL plans the
- * statement while the table is empty, the planner prefers an index for the other condition. PostgreSQL caches this
+ * The condition for the row with a ctid, in a partition. No other condition on the row may be added. If PostgreSQL plans
+ * the statement while the table is empty, the planner prefers an index for the other condition. PostgreSQL caches this
  * plan, which reads the whole topic for each row when the table is full.
  */
 export const AT = 'l.ctid = i.at AND l.tableoid = i.part'

@@ -5,7 +5,8 @@
 --
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        request id, limit, lease in ms, 'lanes' | 'suspects' (where to take tasks from), '1' to keep tasks of one
---             prefix and ring time in one claim, random number from 0 to 1 for the delays of rescued tasks
+--             prefix and ring time in one claim, random number from 0 to 1 for the delays of rescued tasks, size of
+--             bodies in bytes at which the claim is full
 -- Reply       now, stamp, next ring of the lanes, next ring of the suspects, ms to the first lease end (each -1 if
 --             there is none), number of rescued tasks, keys of poison tasks separated by line ends; then for the
 --             claimed tasks: keys, scores, bodies, tries (shared/tries.lua; false for a task without tries; an empty
@@ -14,10 +15,15 @@
 --@include cell tries claims lanes bury rescue
 
 local RESCUES_PER_CLAIM = 4
+-- The number of bodies that the first command reads. Each further command reads four times as many. So few commands
+-- read a thousand small bodies, and not many large bodies are read in vain.
+local BODIES_FIRST_READ = 16
 
 local req, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local alone, whole_prefixes = ARGV[4] == 'suspects', ARGV[5] == '1'
-local keys, scores = {}, {}
+local bytes_max = tonumber(ARGV[7])
+local keys, scores, bodies = {}, {}, {}
+local bytes, read_next = 0, BODIES_FIRST_READ
 
 local function prefix_of(key)
   return string.match(key, '^[^:]*')
@@ -35,14 +41,38 @@ local function uncut(found, room)
   return (keep == 0 and #keys == 0) and room or keep
 end
 
+-- Appends the bodies of `found`, a flat list of keys and scores, to `bodies`, until they reach the limit of bytes or
+-- `room` bodies are read. Returns the number of bodies.
+local function read_bodies(found, room)
+  local count, read = math.min(room, #found / 2), 0
+  while read < count and bytes < bytes_max do
+    local some = {}
+    for i = read + 1, math.min(read + read_next, count) do some[#some + 1] = found[2 * i - 1] end
+    read_next = read_next * 4
+    for _, body in ipairs(redis.call('HMGET', POOL, unpack(some))) do
+      if bytes >= bytes_max then break end
+      read = read + 1
+      bodies[#bodies + 1] = body
+      bytes = bytes + (body and #body or 0)
+    end
+  end
+  return read
+end
+
 -- Removes due tasks from a lane. Returns a flat list of keys and scores.
 local function take(letter, room)
-  if room <= 0 then return {} end
+  if room <= 0 or bytes >= bytes_max then return {} end
   local lane = LANE_OF[letter]
   local found = redis.call('ZRANGE', lane, '-inf', now * 1000 + FAILURES_MAX, 'BYSCORE',
     'LIMIT', 0, whole_prefixes and room + 1 or room, 'WITHSCORES')
-  if #found > 2 * room then
-    for i = #found, 2 * uncut(found, room) + 1, -1 do found[i] = nil end
+  local fitting = read_bodies(found, room)
+  if fitting < #found / 2 then
+    local keep = whole_prefixes and uncut(found, fitting) or fitting
+    for i = #found, 2 * keep + 1, -1 do found[i] = nil end
+    for i = #bodies, #bodies - fitting + keep + 1, -1 do
+      bytes = bytes - (bodies[i] and #bodies[i] or 0)
+      bodies[i] = nil
+    end
   end
   -- Remove by rank: `found` is the head of the lane, and the lane has not changed since `found` was read.
   if #found > 0 then redis.call('ZREMRANGEBYRANK', lane, 0, #found / 2 - 1) end
@@ -67,6 +97,7 @@ if stamp then
     if held_under == stamp then held_keys[#held_keys + 1], held_scores[#held_scores + 1] = keys[i], scores[i] end
   end
   keys, scores = held_keys, held_scores
+  if #keys > 0 then bodies = redis.call('HMGET', POOL, unpack(keys)) end
 else
   rescued = rescue(RESCUES_PER_CLAIM, tonumber(ARGV[6]))
   stamp = math.max(now, (redis.call('HGET', META, 'stamp') or 0) + 1)
@@ -95,11 +126,8 @@ else
   end
 end
 
-local bodies, tries = {}, {}
-if #keys > 0 then
-  bodies = redis.call('HMGET', POOL, unpack(keys))
-  if redis.call('EXISTS', TRIES) == 1 then tries = redis.call('HMGET', TRIES, unpack(keys)) end
-end
+local tries = {}
+if #keys > 0 and redis.call('EXISTS', TRIES) == 1 then tries = redis.call('HMGET', TRIES, unpack(keys)) end
 
 local next_ring
 for _, letter in ipairs({ 'h', 'n', 'l' }) do
