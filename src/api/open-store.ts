@@ -9,6 +9,7 @@ import type { SqliteConfig, SqliteDatabase, SqliteOptions } from '../ledgers/sql
 import type { Logger } from '../telemetry/logger.ts'
 import type { Meter } from '../telemetry/meter.ts'
 import { badOption, wholeNumber, withoutSecret } from '../values/options.ts'
+import { checkPrefix, DEFAULT_PREFIX } from '../values/prefix.ts'
 import type { Random } from '../random.ts'
 import type { TaskStore } from '../store.ts'
 import { ledgerClock } from '../store/ledger-clock.ts'
@@ -30,7 +31,10 @@ export interface StoreOptions {
    * several PostgreSQL databases. If no timetable is given either, the default is 'sqlite:./.tocsin/tocsin.db'.
    */
   readonly ledger?: OneLedger | readonly (string | PostgresConfig)[] | undefined
-  /** Prefix of all Redis keys, so that several Tocsins can share one Redis. 'toc' by default. */
+  /**
+   * Separates Tocsins that share servers. The prefix of all Redis keys, and the name of the schema in PostgreSQL:
+   * 'tocsin' for the default prefix 'toc', 'tocsin_<prefix>' for any other. Not for SQLite: use another file.
+   */
   readonly prefix?: string | undefined
   /** Timeout of a call to Redis or to the ledger. 5 s by default. */
   readonly callTimeout?: Duration | undefined
@@ -64,7 +68,6 @@ const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
 /** Matches an address without a scheme, such as 'localhost:6379'. */
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
-const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 
 /** A store, and the cluster's board in the same database. A store in memory has no board and joins no cluster. */
 export interface OpenedStore {
@@ -83,7 +86,8 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
   }
   if (timetable !== undefined && timetable !== 'memory:') throw unknownTimetable(timetable)
   const isDurable = given !== undefined || timetable === undefined
-  refuseUnused(options, isDurable ? ['prefix', 'waitReplicas'] : ['prefix', 'waitReplicas', 'callTimeout'])
+  refuseUnused(options, isDurable ? ['waitReplicas'] : ['waitReplicas', 'callTimeout'])
+  const prefix = checkPrefix(options.prefix)
   const { clock, random, logger } = surroundings
   if (postgres !== null) {
     const ledger = await openPostgresLedger(postgres, options, surroundings, true)
@@ -91,7 +95,9 @@ export async function openStore(options: StoreOptions, surroundings: Surrounding
     return { store, board: ledger.board }
   }
   const table = new MemoryTimetable(clock, random)
+  // No other Tocsin can reach this table, whatever its prefix is.
   if (!isDurable) return { store: table }
+  if (prefix !== DEFAULT_PREFIX) throw prefixOfFile(prefix)
   const file = await sqliteFile(given)
   const callTimeoutMs = checkCallTimeout(options.callTimeout)
   // Use a dynamic import: better-sqlite3 is a native module that only this kind of store needs.
@@ -132,7 +138,7 @@ function polledTable(ledger: Ledger, { clock, random }: Surroundings): MemoryTim
 
 async function openPostgresLedger(
   given: readonly PostgresOptions[],
-  { callTimeout }: StoreOptions,
+  { callTimeout, prefix }: StoreOptions,
   surroundings: Surroundings,
   /**
    * True if there is no Redis timetable. Then every process polls the ledger, and PostgreSQL notifies the processes of
@@ -146,7 +152,7 @@ async function openPostgresLedger(
   const { openPostgres } = await import('../ledgers/postgres/open.ts')
   const { NOTIFY_WITHIN_MS } = await import('../ledgers/postgres/statement-runner.ts')
   const notifyWithinMs = isAlone ? NOTIFY_WITHIN_MS : 0
-  const checked = given.map((one) => checkPostgresOptions(one))
+  const checked = given.map((one) => checkPostgresOptions(one, checkPrefix(prefix)))
   const opening = checked.map((one, i) =>
     openPostgres(
       one,
@@ -184,19 +190,13 @@ async function openRedisStore(
   return { store, board: store.board }
 }
 
-function redisSettings({ prefix = 'toc', callTimeout, waitReplicas }: StoreOptions): {
+function redisSettings({ prefix, callTimeout, waitReplicas }: StoreOptions): {
   prefix: string
   callTimeoutMs: number
   waitReplicas: number
 } {
-  // Refuse braces: Redis Cluster would take them for a hash tag, which decides the node of a key.
-  if (typeof prefix !== 'string' || !PREFIX.test(prefix))
-    throw badOption(
-      'prefix',
-      `expected 1 to 64 letters, digits, '.', '_' or '-', got ${describeValue(prefix)}`,
-    )
   return {
-    prefix,
+    prefix: checkPrefix(prefix),
     callTimeoutMs: checkCallTimeout(callTimeout),
     waitReplicas: wholeNumber(waitReplicas ?? 0, 0, WAIT_REPLICAS_MAX, 'waitReplicas'),
   }
@@ -243,6 +243,13 @@ function refuseUnused(options: StoreOptions, names: readonly (keyof StoreOptions
   const unused = names.find((name) => options[name] !== undefined)
   if (unused === undefined) return
   throw badOption(unused, "applies to a Redis timetable only, not to 'memory:'")
+}
+
+function prefixOfFile(prefix: string): TocsinError {
+  return badOption(
+    'prefix',
+    `a SQLite file is used by one Tocsin alone; leave the prefix out and name another file: { ledger: 'sqlite:./${prefix}.db' }`,
+  )
 }
 
 function unknownTimetable(timetable: unknown): TocsinError {

@@ -14,6 +14,7 @@ import { START_MS } from './memory-harness.ts'
 export interface PostgresLedgerLayout {
   readonly partitions?: number
   readonly databases?: number
+  readonly schema?: string
 }
 
 /**
@@ -77,11 +78,11 @@ class PostgresLedgers {
 
   static async open(
     server: PostgresServer,
-    { partitions = 1, databases = 1 }: PostgresLedgerLayout,
+    { partitions = 1, databases = 1, schema = 'tocsin' }: PostgresLedgerLayout,
   ): Promise<PostgresLedgers> {
     const all: VirtualDatabase[] = []
     for (let n = 1; n <= databases; n++)
-      all.push(await VirtualDatabase.create(server, partitions, `${n} of ${databases}`))
+      all.push(await VirtualDatabase.create(server, partitions, schema, `${n} of ${databases}`))
     return new PostgresLedgers(all, await openAll(all))
   }
 
@@ -136,25 +137,32 @@ async function openAll(databases: readonly VirtualDatabase[]): Promise<Ledger> {
 class VirtualDatabase {
   readonly #url: string
   readonly #partitions: number
+  readonly #schema: string
   readonly #shard: string
   readonly #clock: pg.Client
 
-  private constructor(url: string, partitions: number, shard: string) {
+  private constructor(url: string, partitions: number, schema: string, shard: string) {
     this.#url = url
     this.#partitions = partitions
+    this.#schema = schema
     this.#shard = shard
     this.#clock = new pg.Client({ connectionString: url })
   }
 
-  static async create(server: PostgresServer, partitions: number, shard: string): Promise<VirtualDatabase> {
-    const database = new VirtualDatabase(await server.createDatabase(), partitions, shard)
+  static async create(
+    server: PostgresServer,
+    partitions: number,
+    schema: string,
+    shard: string,
+  ): Promise<VirtualDatabase> {
+    const database = new VirtualDatabase(await server.createDatabase(), partitions, schema, shard)
     // Creates the tables of the product.
     await (await database.open()).close()
     await database.#clock.connect()
     await database.#clock.query(
       `CREATE TABLE public.virtual_clock (now_ms bigint NOT NULL);
        INSERT INTO public.virtual_clock VALUES (${START_MS});
-       CREATE OR REPLACE FUNCTION tocsin.now_ms() RETURNS bigint LANGUAGE sql STABLE AS
+       CREATE OR REPLACE FUNCTION "${schema}".now_ms() RETURNS bigint LANGUAGE sql STABLE AS
          $$ SELECT now_ms FROM public.virtual_clock $$`,
     )
     return database
@@ -162,7 +170,12 @@ class VirtualDatabase {
 
   open(): Promise<Ledger> {
     return openPostgres(
-      checkPostgresOptions({ url: this.#url, partitions: this.#partitions, connections: 4 }),
+      checkPostgresOptions({
+        url: this.#url,
+        partitions: this.#partitions,
+        schema: this.#schema,
+        connections: 4,
+      }),
       { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: this.#shard },
       { clock: systemClock, random: systemRandom, logger: silentLogger },
     )

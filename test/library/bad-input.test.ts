@@ -445,7 +445,13 @@ refuses('opening', [
     'a Redis timetable with a SQLite file',
   ],
   ['a number as a ledger', () => Tocsin.open({ ledger: wrong(7) }), 'unsupported', 'ledger 7'],
-  ['a prefix without Redis', () => Tocsin.open({ prefix: 'x' }), 'bad-option', 'Redis'],
+  ['a prefix of a file', () => Tocsin.open({ prefix: 'x' }), 'bad-option', "'sqlite:./x.db'"],
+  [
+    'a prefix that is none',
+    () => Tocsin.open({ timetable: 'memory:', prefix: 'a b' }),
+    'bad-option',
+    'letters, digits',
+  ],
   ['logger: true', () => Tocsin.open({ timetable: 'memory:', logger: wrong(true) }), 'bad-option', 'pino'],
   ['logger: null', () => Tocsin.open({ timetable: 'memory:', logger: wrong(null) }), 'bad-option', 'pino'],
   [

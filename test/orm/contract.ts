@@ -95,6 +95,18 @@ export function ormContract<Transaction>(open: (url: string) => Promise<Orm<Tran
     expect(await rung.passed).toEqual(['a', { said: ODD }, ['a']])
   })
 
+  test('a timer is written to the schema of the prefix', async () => {
+    await using shop = await Tocsin.open({ ledger: url, prefix: 'Shop-1', logger: false })
+    await orm.transaction(async (transaction) => {
+      const tx = orm.from(transaction)
+      await shop.topic('purchase.unpaid').schedule({ key: 'a', delay: '1h', payload: null }, { tx })
+      await topic.schedule({ key: 'b', delay: '1h', payload: null }, { tx })
+      await shop.topic('purchase.unpaid').cancelBy({ prefix: 'b' }, { tx })
+    })
+    expect(await pending()).toEqual(['b'])
+    expect(await sql(url, 'SELECT key FROM "tocsin_Shop-1".live')).toEqual([{ key: 'a' }])
+  })
+
   test('a nested one that is rolled back undoes its own part alone', async () => {
     await orm.transaction(async (transaction) => {
       await buy(transaction, 'before')

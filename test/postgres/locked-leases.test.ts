@@ -75,9 +75,7 @@ describe.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
     const open = (url: string) =>
       Tocsin.open({
         ledger: url,
-        ...(composition === 'PostgreSQL alone'
-          ? {}
-          : { timetable: redis.url, prefix: `t${url.split('/').pop()}` }),
+        ...(composition === 'PostgreSQL alone' ? {} : { timetable: redis.url }),
         logger: false,
       })
     const LEASE = { lease: LEASE_MS, timeout: '1m' }

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import { systemClock } from '../../clock.ts'
 import type { CancelRequests } from './cancel-request.ts'
 import { Database, type TypeParsers } from './database.ts'
+import { Schema } from './schema.ts'
 
 it.each(['40P01', '40001'])('a statement that %s has undone is sent again', async (code) => {
   const failures = [Object.assign(new Error('undone'), { code, severity: 'ERROR' })]
@@ -19,6 +20,7 @@ it.each(['40P01', '40001'])('a statement that %s has undone is sent again', asyn
   const pool = { connect: async () => client } as unknown as Pool
   const limits = { callTimeoutMs: 5_000, notifyWithinMs: 0 }
   const cancels = {} as CancelRequests
-  const database = new Database(pool, {} as TypeParsers, systemClock, limits, 'the database', cancels)
+  const place = { schema: new Schema('tocsin'), where: 'the database' }
+  const database = new Database(pool, {} as TypeParsers, systemClock, limits, place, cancels)
   expect(await database.ask('read', 'SELECT 1')).toEqual([[1]])
 })

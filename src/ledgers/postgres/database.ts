@@ -5,6 +5,7 @@ import { RecordClock } from '../../lib/record-clock.ts'
 import type { CancelRequests } from './cancel-request.ts'
 import { isLockTimeout, isRetryable, toTocsinError, tooLateAt } from './driver-errors.ts'
 import { asStep } from './prepared-steps.ts'
+import type { Schema } from './schema.ts'
 import type { StatementRunner } from './statement-runner.ts'
 
 /** The maximum number of attempts for a statement that a deadlock or a serialization failure rolls back. */
@@ -54,7 +55,8 @@ export class Database {
   readonly #notifyWithinMs: number
   readonly #cancels: CancelRequests
   readonly types: TypeParsers
-  /** Host, port and database, for error messages. */
+  readonly schema: Schema
+  /** Host, port, database and schema, for error messages. */
   readonly where: string
   readonly recordClock: RecordClock
   #hasSteps = false
@@ -64,7 +66,7 @@ export class Database {
     types: TypeParsers,
     clock: Clock,
     { callTimeoutMs, notifyWithinMs }: { readonly callTimeoutMs: number; readonly notifyWithinMs: number },
-    where: string,
+    { schema, where }: { readonly schema: Schema; readonly where: string },
     cancels: CancelRequests,
   ) {
     this.#cancels = cancels
@@ -77,6 +79,7 @@ export class Database {
       // a number.
       getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)),
     }
+    this.schema = schema
     this.where = where
     this.recordClock = new RecordClock(clock)
   }
@@ -117,11 +120,12 @@ export class Database {
   }
 
   /**
-   * Returns the text to send for a statement. If prepared-steps.ts has stored the statement as a function in the
-   * database, and `useSteps` was called, the text is a call of that function. Otherwise it is the statement itself.
+   * Returns the text to send for a statement, for the ledger's schema. If prepared-steps.ts has stored the statement as
+   * a function in the database, and `useSteps` was called, the text is a call of that function. Otherwise it is the
+   * statement itself.
    */
   textFor(text: string): string {
-    return this.#hasSteps ? asStep(text) : text
+    return this.schema.sql(this.#hasSteps ? asStep(text) : text)
   }
 
   /** Runs one repeatable statement as a call of its own, with the full call timeout. */

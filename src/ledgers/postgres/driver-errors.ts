@@ -149,6 +149,6 @@ function hint(state: string, says: string): string {
   if (state === '42501' && !/(schema|database)/.test(says))
     return '. Open it with the role that made the tables, or grant what docs/postgres.md names'
   if (state === '42501')
-    return '. The user needs the right to create the schema tocsin: GRANT CREATE ON DATABASE <name> TO <user>'
+    return '. The user needs the right to create the schema: GRANT CREATE ON DATABASE <name> TO <user>'
   return ''
 }

@@ -108,7 +108,7 @@ export class OpenHandlerTransaction implements HandlerTransaction {
     const { id } = await this.#parts.topic(topicName)
     const stamps = numberArray(held.map(({ stamp }) => stamp))
     const values = [id, ...placeArrays(held), stamps, this.#parts.writes.session]
-    const { rows } = await this.#query(TRANSACTIONS.hold.text, values)
+    const { rows } = await this.#query(this.#parts.textFor(TRANSACTIONS.hold.text), values)
     return rows.length === held.length
   }
 

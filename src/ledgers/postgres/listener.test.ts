@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { systemClock } from '../../clock.ts'
 import { silentLogger } from '../../telemetry/logger.ts'
 import { Listener } from './listener.ts'
+import { Schema } from './schema.ts'
 
 it('tells after each connect that any topic may have news, and gives no connection back that listens', async () => {
   const released: unknown[] = []
@@ -17,7 +18,7 @@ it('tells after each connect that any topic may have news, and gives no connecti
     query: async (_: string, [, payload]: [string, string]) => client.emit('notification', { payload }),
   } as unknown as Pool
   const random = { fraction: () => 0.5, uniqueId: () => 'nonce' }
-  const listener = new Listener(pool, systemClock, random, silentLogger, 5_000)
+  const listener = new Listener(pool, new Schema('tocsin'), systemClock, random, silentLogger, 5_000)
   const told: (string | null)[] = []
   listener.listen((topic) => void told.push(topic))
   await expect.poll(() => told).toEqual([null])

@@ -3,6 +3,7 @@ import { type Clock, sleep, withDeadline } from '../../clock.ts'
 import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 import { BOARD_CHANGED, CHANNEL } from './channel.ts'
+import type { Schema } from './schema.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 
 /** The delay before the listener reconnects. */
@@ -25,6 +26,7 @@ const ECHO_MS = 2_000
  */
 export class Listener {
   readonly #pool: Pool
+  readonly #schema: Schema
   readonly #clock: Clock
   readonly #random: Random
   readonly #logger: Logger
@@ -34,8 +36,16 @@ export class Listener {
   readonly #stop = new AbortController()
   #running: Promise<void> | null = null
 
-  constructor(pool: Pool, clock: Clock, random: Random, logger: Logger, callTimeoutMs: number) {
+  constructor(
+    pool: Pool,
+    schema: Schema,
+    clock: Clock,
+    random: Random,
+    logger: Logger,
+    callTimeoutMs: number,
+  ) {
     this.#pool = pool
+    this.#schema = schema
     this.#clock = clock
     this.#random = random
     this.#logger = logger
@@ -120,8 +130,8 @@ export class Listener {
     client.on('notification', onNotification)
     this.#stop.signal.addEventListener('abort', end)
     try {
-      await this.#inTime(client.query(`LISTEN ${CHANNEL}`))
-      await this.#inTime(this.#pool.query(UPKEEP.notify.text, [CHANNEL, nonce]))
+      await this.#inTime(client.query(this.#schema.sql(`LISTEN ${CHANNEL}`)))
+      await this.#inTime(this.#pool.query(UPKEEP.notify.text, [this.#schema.name, nonce]))
       const isReceived = await Promise.race([
         echoed,
         sleep(this.#clock, ECHO_MS, over.signal).then(() => over.signal.aborted),

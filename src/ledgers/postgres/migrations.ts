@@ -1,5 +1,7 @@
 import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
+import { ISOLATED } from './earlier-prefixes.ts'
+import type { Schema } from './schema.ts'
 import { TOO_LATE } from './sql-states.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
@@ -211,7 +213,7 @@ function partitioned(name: string, partitions: number, options = ''): string {
   return `PARTITION BY HASH (cell);\n      ${tables.join('\n      ')}`
 }
 
-/** A connection on which a transaction is open. */
+/** A connection on which a transaction is open. It sends each text for the ledger's schema. */
 export interface Migrating {
   query(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>
 }
@@ -235,16 +237,20 @@ export interface LedgerFacts {
  */
 export async function migrate(
   connection: Migrating,
+  schema: Schema,
   wanted: LedgerFacts,
   where: string,
 ): Promise<LedgerFacts> {
-  await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+  // Each schema has a lock of its own, so that the migration of one ledger does not delay the opening of another.
+  if (schema.isDefault) await connection.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+  else await connection.query('SELECT pg_advisory_xact_lock($1, hashtext($2))', [MIGRATION_LOCK, schema.name])
   const { rows: found } = await connection.query("SELECT to_regclass('tocsin.meta') IS NOT NULL AS there")
   // CREATE SCHEMA IF NOT EXISTS is sent only if the table is missing, because the statement requires the right to
   // create schemas even if the schema exists.
   if (found[0]?.['there'] !== true)
     await connection.query(`CREATE SCHEMA IF NOT EXISTS tocsin;
-      CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL)`)
+      CREATE TABLE tocsin.meta (name text PRIMARY KEY, value text NOT NULL);
+      INSERT INTO tocsin.meta VALUES ('${ISOLATED}', 'true')`)
   const { rows } = await connection.query('SELECT name, value FROM tocsin.meta')
   const meta = new Map(rows.map(({ name, value }) => [String(name), String(value)]))
   const format = Number(meta.get('format') ?? 0)
@@ -273,7 +279,7 @@ export async function migrate(
 async function mayReplaceFunctions(connection: Migrating): Promise<boolean> {
   const { rows } = await connection.query(
     `SELECT has_schema_privilege('tocsin', 'CREATE') AND bool_and(pg_has_role(proowner, 'USAGE')) AS may
-     FROM pg_proc WHERE pronamespace = 'tocsin'::regnamespace AND proname = 'schedule'`,
+     FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'tocsin' AND proname = 'schedule'`,
   )
   return rows[0]?.['may'] === true
 }

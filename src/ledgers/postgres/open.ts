@@ -7,11 +7,13 @@ import { Batcher } from '../../lib/batcher.ts'
 import { CancelRequests } from './cancel-request.ts'
 import { Database, type TypeParsers } from './database.ts'
 import { PostgresLedger } from './ledger.ts'
+import { refuseEarlierTasks } from './earlier-prefixes.ts'
 import { HandlerTransactions } from './handler-transactions.ts'
 import { Listener } from './listener.ts'
-import { type LedgerFacts, migrate, type Migrating } from './migrations.ts'
+import { type LedgerFacts, migrate } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
 import { makeSteps } from './prepared-steps.ts'
+import type { Schema } from './schema.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { Topics } from './topics.ts'
 import { CallerTransactions } from './caller-transactions.ts'
@@ -48,7 +50,7 @@ export async function openPostgres(
   settings: PostgresSettings,
   { clock, random, logger }: PostgresSurroundings,
 ): Promise<PostgresLedger> {
-  const { where, isLocal, isEncrypted } = options
+  const { where, schema, isLocal, isEncrypted } = options
   const { callTimeoutMs, shard } = settings
   const { pool, handlersPool, types, isOurs, cancels } = await poolOf(options, callTimeoutMs, clock)
   // The event is ignored: if an idle connection breaks, the pool opens another one.
@@ -58,7 +60,7 @@ export async function openPostgres(
   const onConnect = (client: PoolClient) => client.on('error', onError)
   const pools = [...new Set([pool, handlersPool])]
   for (const one of pools) one.on('error', onError).on('connect', onConnect)
-  const database = new Database(pool, types, clock, settings, where, cancels)
+  const database = new Database(pool, types, clock, settings, { schema, where }, cancels)
   const release = async () => {
     for (const one of pools)
       if (isOurs) await one.end().catch(() => {})
@@ -81,7 +83,7 @@ export async function openPostgres(
     const writes = new Writes(session)
     const topics = new Topics(database, clock)
     const batcher = new Batcher(clock, callTimeoutMs)
-    const listener = new Listener(pool, clock, random, logger, callTimeoutMs)
+    const listener = new Listener(pool, schema, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))
     // In a caller's pool, handlers use half of the connections. The rest is for statements that must not wait for
     // handlers.
@@ -183,7 +185,7 @@ async function prepared(
     throw new TocsinError('ledger-refused', `${where} is a standby, which is read-only; name the primary`)
   const migrating = { doing: 'migrate', deadlineMs: clock.monotonicNow() + MIGRATION_MS, isRepeatable: true }
   const { facts, areStepsMade } = await database.session(
-    (client) => migrated(client, wanted, where),
+    (client) => migrated(client, database.schema, wanted, where),
     migrating,
   )
   if (areStepsMade) database.useSteps()
@@ -196,6 +198,7 @@ async function prepared(
 
 async function migrated(
   client: PoolClient,
+  schema: Schema,
   wanted: LedgerFacts,
   where: string,
 ): Promise<{ facts: LedgerFacts; areStepsMade: boolean }> {
@@ -203,8 +206,12 @@ async function migrated(
   // transaction must see what another process has created meanwhile.
   await client.query('BEGIN ISOLATION LEVEL READ COMMITTED')
   try {
-    const facts = await migrate(client as unknown as Migrating, wanted, where)
-    const areStepsMade = await makeSteps(client)
+    const connection = {
+      query: (text: string, values?: unknown[]) => client.query(schema.sql(text), values),
+    }
+    await refuseEarlierTasks(client, schema, where)
+    const facts = await migrate(connection, schema, wanted, where)
+    const areStepsMade = await makeSteps(connection)
     await client.query('COMMIT')
     return { facts, areStepsMade }
   } catch (error) {

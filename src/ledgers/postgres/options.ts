@@ -2,6 +2,8 @@
 import { CELLS } from '../../values/cell.ts'
 import { describeValue, TocsinError } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
+import { DEFAULT_PREFIX } from '../../values/prefix.ts'
+import { type Schema, schemaOf } from './schema.ts'
 
 /**
  * The part of a pg pool that the options require. It is declared here, so that a program compiles with Tocsin without
@@ -23,6 +25,7 @@ export type PostgresOptions =
        */
       readonly connections?: number | undefined
       readonly partitions?: number | undefined
+      readonly schema?: string | undefined
     }
   | {
       /** Your own pool of the package pg. Tocsin never ends your pool. */
@@ -34,6 +37,8 @@ export type PostgresOptions =
        * plain tables.
        */
       readonly partitions?: number | undefined
+      /** The schema of the tables and functions. By default 'tocsin', or the schema of the prefix. */
+      readonly schema?: string | undefined
     }
 
 /** The result of `postgres(options)`. Pass it to `Tocsin.open` as the ledger. */
@@ -51,7 +56,8 @@ export interface CheckedOptions {
   readonly pool: PostgresPool | null
   readonly connections: number
   readonly partitions: number
-  /** Host, port and database, for error messages. Contains no secret. */
+  readonly schema: Schema
+  /** Host, port, database and schema, for error messages. Contains no secret. */
   readonly where: string
   readonly isLocal: boolean
   readonly isEncrypted: boolean
@@ -61,8 +67,9 @@ const CONNECTIONS = 10
 const CONNECTIONS_MAX = 1_000
 const LOCAL_HOSTS = new Set(['', 'localhost', '127.0.0.1', '[::1]'])
 
-export function checkPostgresOptions(given: PostgresOptions): CheckedOptions {
-  checkOptions(given, ['url', 'pool', 'connections', 'partitions'], 'postgres')
+/** Checks the options. `prefix` is the prefix of the Tocsin, which determines the schema unless an option names one. */
+export function checkPostgresOptions(given: PostgresOptions, prefix = DEFAULT_PREFIX): CheckedOptions {
+  checkOptions(given, ['url', 'pool', 'connections', 'partitions', 'schema'], 'postgres')
   const { url, pool, connections, partitions } = given
   if ((url === undefined) === (pool === undefined))
     throw badOption('postgres', "give one of 'url' and 'pool'")
@@ -70,29 +77,39 @@ export function checkPostgresOptions(given: PostgresOptions): CheckedOptions {
     if (typeof pool?.connect !== 'function' || typeof pool.totalCount !== 'number')
       throw badOption('pool', `expected a Pool of the package pg, got ${describeValue(pool)}`)
     if (connections !== undefined) throw badOption('connections', 'your pool has its own limit (max)')
+    const schema = schemaOf(given.schema, prefix)
     return {
       url: null,
       pool,
       connections: CONNECTIONS,
       partitions: checkPartitions(partitions ?? 1),
-      where: 'the PostgreSQL of your pool',
+      schema,
+      where: `the PostgreSQL of your pool${named(schema)}`,
       isLocal: true,
       isEncrypted: false,
     }
   }
   const address = parseUrl(url)
   const asked = address.searchParams.get('partitions')
+  const schema = schemaOf(given.schema ?? address.searchParams.get('schema') ?? undefined, prefix)
   address.searchParams.delete('partitions')
+  address.searchParams.delete('schema')
   const { hostname, port, pathname } = address
   return {
     url: address.href,
     pool: null,
     connections: wholeNumber(connections ?? CONNECTIONS, 2, CONNECTIONS_MAX, 'connections'),
     partitions: checkPartitions(partitions ?? (asked === null ? 1 : Number(asked))),
-    where: `PostgreSQL ${hostname === '' ? 'on this machine' : hostname}${port === '' ? '' : `:${port}`}${pathname}`,
+    schema,
+    where: `PostgreSQL ${hostname === '' ? 'on this machine' : hostname}${port === '' ? '' : `:${port}`}${pathname}${named(schema)}`,
     isLocal: LOCAL_HOSTS.has(hostname) || address.searchParams.get('host')?.startsWith('/') === true,
     isEncrypted: !['', 'disable'].includes(address.searchParams.get('sslmode') ?? ''),
   }
+}
+
+/** Returns the part of `where` that names a schema other than the default. */
+function named({ name, isDefault }: Schema): string {
+  return isDefault ? '' : `, schema ${name}`
 }
 
 function parseUrl(url: unknown): URL {

@@ -109,7 +109,7 @@ export async function makeSteps(connection: {
   query(text: string): Promise<{ rows: Record<string, unknown>[] }>
 }): Promise<boolean> {
   const { rows } = await connection.query(
-    "SELECT proname FROM pg_proc WHERE pronamespace = 'tocsin'::regnamespace",
+    "SELECT proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'tocsin'",
   )
   const there = new Set(rows.map(({ proname }) => String(proname)))
   const missing = [...BY_TEXT.values()].filter(({ name }) => !there.has(name))
