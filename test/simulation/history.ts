@@ -10,6 +10,7 @@
  * one claim call as its truth knows it.
  */
 import type { DeadCause, OnConflict, Priority } from '../../src/task.ts'
+import type { SafetyNet } from '../../src/telemetry/meter.ts'
 import type { Books, SettleOutcome } from '../../src/timetable.ts'
 
 /** redis: a shared timetable alone. center: with a shared ledger. alone: the shared ledger alone. embedded: SQLite. */
@@ -294,6 +295,17 @@ export interface MissingEvent extends Happened {
   readonly ringMs: number
 }
 
+/**
+ * A safety net found tasks. The engine counts this itself: what it was not told of cannot be seen from outside. It is used for
+ * one rule only, about runs without a fault.
+ */
+export interface NetEvent extends Happened {
+  readonly kind: 'net'
+  readonly life: string
+  readonly net: SafetyNet
+  readonly count: number
+}
+
 /** A fault began or ended. `life`: whom it concerns, if only one; not `isEverybody`. */
 export interface FaultEvent extends Happened {
   readonly kind: 'fault'
@@ -347,6 +359,7 @@ export type Event =
   | RecordEvent
   | CardEvent
   | MissingEvent
+  | NetEvent
   | FaultEvent
   | LifeEvent
   | DeadEvent

@@ -2,6 +2,7 @@ import { RecordClock } from '../../src/lib/record-clock.ts'
 import type { Board } from '../../src/board.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
+import { type Meter, noMeter } from '../../src/telemetry/meter.ts'
 import { ledgerClock } from '../../src/store/ledger-clock.ts'
 import { LedgerStore } from '../../src/store/ledger-store.ts'
 import type { TaskStore } from '../../src/store.ts'
@@ -134,8 +135,14 @@ export class Node {
       onReturn: (server, hear) => this.#lines[server].push(() => clock.reach(hear)),
     }
     const random = engineRandom(chance.fork('engine'), name)
-    const { store, board, embedded, truth } = this.#stores(plan.composition, client, random)
-    const toc = new SimulatedTocsin({ store, board, node: name, clock, random, logger: silentLogger })
+    const meter: Meter = {
+      ...noMeter,
+      caught: (_topic, net, count) => {
+        if (!clock.isDead) recorder.tell({ kind: 'net', life: name, net, count })
+      },
+    }
+    const { store, board, embedded, truth } = this.#stores(plan.composition, client, random, meter)
+    const toc = new SimulatedTocsin({ store, board, node: name, clock, random, logger: silentLogger, meter })
     this.#process = { name, toc, clock, undo, embedded, board: truth }
     recorder.tell({ kind: 'life', life: name, phase: 'starts' })
     void this.#open(this.#process)
@@ -250,10 +257,11 @@ export class Node {
     composition: Composition,
     client: Client,
     random: ReturnType<typeof engineRandom>,
+    meter: Meter,
   ): { store: TaskStore; board: Board; embedded: Ledger | null; truth: Board } {
     const { servers, plan } = this.#parts
     const { clock } = client
-    const around = { clock, random, logger: silentLogger }
+    const around = { clock, random, logger: silentLogger, meter }
     if (composition === 'embedded') {
       const { ledger, board, truth } = servers.embeddedFor(client)
       const table = new MemoryTimetable(clock, random, plan.lookMs)

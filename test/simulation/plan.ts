@@ -133,6 +133,8 @@ export interface PlanOptions {
   readonly faults?: readonly FaultKind[] | undefined
   /** How often settings are changed; by chance otherwise. */
   readonly configEveryMs?: number | undefined
+  /** Nothing goes wrong; by chance otherwise. */
+  readonly isCalm?: boolean | undefined
   /** Clients pull from the first process, for a mistake that shows only there; at random otherwise. */
   readonly isPulled?: boolean | undefined
   /** The first process has a batch handler, for a mistake that shows only there; at random otherwise. */
@@ -148,6 +150,7 @@ export function planOf(
     longShare = LONG_SHARE,
     faults: kinds,
     configEveryMs,
+    isCalm = false,
     isPulled,
     isBatched,
     hasRate,
@@ -172,7 +175,7 @@ export function planOf(
     : isLong
       ? chance.whole(20, 120)
       : Math.ceil((chance.whole(4, 14) * spanMs) / 60_000)
-  const faults = Array.from({ length: faultCount }, (_, n) =>
+  const faults = Array.from({ length: isCalm ? 0 : faultCount }, (_, n) =>
     faultOf(chance.fork(`fault ${n}`), composition, nodeCount, spanMs, kinds),
   )
   const skew = () => (chance.is(0.5) ? 0 : chance.whole(-30, 30))

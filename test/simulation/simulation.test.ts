@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { isLong } from '../generated.ts'
+import { generated, isLong } from '../generated.ts'
 import { check } from './checker/check.ts'
 import { compile } from './compile.ts'
 import { WorkerPool } from './worker-pool.ts'
@@ -21,6 +21,8 @@ import { simulate } from './world.ts'
 
 const SEEDS = isLong ? 300 : 100
 const SEEDS_EACH = 25
+/** Per composition: runs without faults, in which the safety nets must have nothing to do. */
+const CALM_SEEDS = generated(2, 20)
 const TIMEOUT_MS = 300_000
 
 const COMPOSITIONS: readonly Composition[] = ['redis', 'center', 'alone', 'embedded']
@@ -75,6 +77,19 @@ describe(`${SEEDS} seeds`, () => {
     expect(Object.keys(byComposition).toSorted()).toEqual(COMPOSITIONS.toSorted())
     expect(tally.boring()).toEqual([])
   })
+})
+
+describe('a run in which nothing goes wrong', () => {
+  test.each(COMPOSITIONS)(
+    'of %s needs no safety net, and breaks no promise',
+    async (composition) => {
+      for (let seed = 1; seed <= CALM_SEEDS; seed++) {
+        const { violations } = await run(planOf(seed, { composition, longShare: 0, isCalm: true }))
+        expect(violations, `seed ${seed}`).toEqual([])
+      }
+    },
+    TIMEOUT_MS,
+  )
 })
 
 describe('bugs that were found do not come back', () => {

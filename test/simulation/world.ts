@@ -86,6 +86,7 @@ class World {
       servers: this.#servers,
       lives,
       canTransact: plan.composition === 'center' || plan.composition === 'alone',
+      hasLongTransactions: plan.faults.length > 0,
       callEveryMs: plan.callEveryMs,
       aheadMs: plan.aheadMs,
       cells: plan.cells,

@@ -16,6 +16,7 @@ import { checkHandling } from './rules/handling.ts'
 import { checkLiveness } from './rules/liveness.ts'
 import { checkMembership } from './rules/membership.ts'
 import { checkRate } from './rules/rate.ts'
+import { checkNets } from './rules/nets.ts'
 import { checkReads } from './rules/reads.ts'
 import { checkRecord } from './rules/record.ts'
 import { checkSettings } from './rules/settings.ts'
@@ -44,6 +45,7 @@ const RULES = [
   checkBooks,
   checkLiveness,
   checkMembership,
+  checkNets,
   checkSettings,
 ]
 

@@ -36,5 +36,18 @@ describe('liveness', () => {
   )
   breaks('L6', 'a call that was never answered', () => new Story().call('cancel', 'a').ends({}, {}))
   fine('a call whose process died', () => new Story().call('cancel', 'a').life('crashes').ends({}, {}))
+  const net = { kind: 'net', life: 'n1/1', net: 'look', count: 1 } as const
+  breaks('L9', 'a safety net finds something, and nothing went wrong', () =>
+    new Story().tell(net).ends({}, {}),
+  )
+  fine('a safety net finds something after a fault', () =>
+    new Story().tell({ kind: 'fault', fault: 'wipe', phase: 'begin', life: null }).tell(net).ends({}, {}),
+  )
+  fine('a safety net finds something after a process died', () =>
+    new Story()
+      .life('crashes')
+      .tell({ ...net, life: 'n1/2' })
+      .ends({}, {}),
+  )
   breaks('L7', 'a timer is left', () => new Story().ends({}, {}, { timersLeft: 1 }))
 })
