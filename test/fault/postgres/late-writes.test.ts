@@ -8,7 +8,7 @@ import { connected, type PostgresServer, sql, startPostgres } from '../../real-s
 import { startProxy, type TcpProxy } from '../../real-servers/tcp-proxy.ts'
 import { eventually } from '../helpers.ts'
 
-const CALL_TIMEOUT_MS = 400
+const CALL_TIMEOUT_MS = 1_000
 
 let postgres: PostgresServer
 let proxy: TcpProxy
