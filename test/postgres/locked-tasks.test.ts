@@ -173,7 +173,7 @@ test(
       await released
     })
     const tries = await expect
-      .poll(() => starts.includes(`other ${A}`), { timeout: 3_000 })
+      .poll(() => starts.includes(`other ${A}`), { timeout: 15_000 })
       .toBe(true)
       .then(
         () => true,

@@ -168,12 +168,12 @@ export const waking = theme('waking', [
       const keys = keysOfOneCell(3)
       const [key = ''] = keys
       const { timetable, topic } = harness
+      const ears = await listen(harness, key)
       await timetable.schedule(
         topic,
         keys.map((one) => entry(one)),
         0,
       )
-      const ears = new Ears(harness, key)
       const { stamp } = await claim(harness, key)
       await ears.allHeard()
       await timetable.cancel(
