@@ -7,6 +7,22 @@ const SHARDS_TEST = 'test/contract/postgres-shards.test.ts'
 
 export const POSTGRES_MUTANTS: readonly Mutant[] = [
   {
+    name: 'a statement that waited for longer than its deadline takes effect',
+    file: 'src/ledgers/postgres/migrations.ts',
+    find: 'IF at_ms > not_after_ms THEN',
+    replace: 'IF false THEN',
+    why: 'lock_timeout seems to bound each wait; a lock of the table is taken before it is set.',
+    tests: ['test/fault/postgres/late-writes.test.ts'],
+  },
+  {
+    name: 'an abandoned statement is not cancelled',
+    file: 'src/ledgers/postgres/database.ts',
+    find: 'await this.#cancels.send(client)\n',
+    replace: '\n',
+    why: 'The connection is destroyed, so the statement seems to end with it.',
+    tests: ['test/fault/postgres/late-writes.test.ts'],
+  },
+  {
     name: 'a half of a batch that fails calls the written half failed',
     file: LEDGER,
     find: '.catch((error: unknown) => some.map(() => new Failure(error))),',

@@ -9,6 +9,22 @@ const HINTS_TEST = 'test/contract/redis-hint-table.test.ts'
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
   {
+    name: 'a script that runs after its deadline takes effect',
+    file: 'src/timetables/redis/lua/shared/not-after.lua',
+    find: 'if now > NOT_AFTER then',
+    replace: 'if false then',
+    why: 'Scripts are hardly ever late.',
+    tests: ['test/fault/redis/late-writes.test.ts'],
+  },
+  {
+    name: 'an unknown outcome is told before the deadline',
+    file: 'src/timetables/redis/connection.ts',
+    find: 'if (isExpiring) await this.#until(deadlineMs)\n',
+    replace: '\n',
+    why: 'The connection is gone, so there seems to be nothing to wait for.',
+    tests: ['test/fault/redis/late-writes.test.ts'],
+  },
+  {
     name: 'after a reconnect no cell is woken',
     file: WAKES,
     find: 'for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)',

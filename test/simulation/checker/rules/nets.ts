@@ -1,4 +1,4 @@
-/** L9: as long as nothing has gone wrong, the safety nets have nothing to do. */
+/** L9: in a run in which nothing goes wrong, the safety nets have nothing to do. */
 import type { Event } from '../../history.ts'
 import type { Findings } from '../findings.ts'
 import type { Truth } from '../truth.ts'
@@ -15,11 +15,10 @@ const RACE_MS = 100
 const FOUND_WITHIN_MS = 10_000
 
 export function checkNets({ history }: Truth, findings: Findings): void {
+  if (history.events.some(isFault)) return
   let isPulled = false
   const races = new Races()
   for (const event of history.events) {
-    if (event.kind === 'fault' && event.phase === 'begin') return
-    if (event.kind === 'life' && event.phase === 'crashes') return
     if (event.kind === 'pull') isPulled = true
     races.see(event)
     if (event.kind !== 'net') continue
@@ -28,6 +27,13 @@ export function checkNets({ history }: Truth, findings: Findings): void {
     if (event.net === 'sweeper' && races.explain(event.trueMs, event.count)) continue
     findings.add('L9', event.seq, `${WORDS[event.net]}, ${event.count} times, in a run without a fault`)
   }
+}
+
+function isFault(event: Event): boolean {
+  return (
+    (event.kind === 'fault' && event.phase === 'begin') ||
+    (event.kind === 'life' && event.phase === 'crashes')
+  )
 }
 
 /** Two processes that write one key at the same time. Each tells the timetable by itself, after its own write. */
