@@ -36,4 +36,13 @@ describe("a node's part of a topic's rate", () => {
         expect(perSecond).toBeCloseTo(limit, 6)
       }
   })
+
+  it('is no more than the limit in any period of the rate', () => {
+    for (let limit = 1; limit < 64; limit++)
+      for (let owned = 1; owned < 64; owned++) {
+        const part = rateOfShare({ limit, perMs: 1_000 }, share(slots(0, owned), 64))
+        expect(part!.perMs).toBeGreaterThanOrEqual(1_000)
+        expect(part!.limit).toBeLessThanOrEqual(limit)
+      }
+  })
 })
