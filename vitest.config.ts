@@ -55,8 +55,9 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: SlowestFirst },
     setupFiles: ['test/setup/leaks.ts'],
-    testTimeout: 20_000,
     // What is waited for comes soon on a machine that has nothing else to do, and later on others.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     expect: { poll: { timeout: 15_000 } },
     restoreMocks: true,
   },
