@@ -57,6 +57,12 @@ export function sleep(
   })
 }
 
+/** Resolves at a time of the monotonic clock; at once if the time has passed. */
+export async function sleepUntil(clock: Clock, atMs: number): Promise<void> {
+  const leftMs = atMs - clock.monotonicNow()
+  if (leftMs > 0) await sleep(clock, leftMs)
+}
+
 /**
  * Calls `expire` once `withinMs` has passed and the event loop has served the I/O that waited. Returns a function that
  * cancels the timeout. While the event loop is blocked, neither timers nor answers are served, and afterwards timers

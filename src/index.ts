@@ -35,6 +35,7 @@ export type {
   ConsumeOptions,
   ForecastOptions,
   ListOptions,
+  Replayed,
   Selector,
   Shift,
   Topic,

@@ -22,6 +22,8 @@ import type {
   Looks,
   NewEntry,
   Place,
+  Replayable,
+  ReplayAnswer,
   RescheduleAnswer,
   ScheduleAnswer,
   Selection,
@@ -51,7 +53,7 @@ export interface LedgerRescheduled extends RescheduleAnswer {
 }
 
 export interface LedgerReplayed {
-  readonly outcome: 'replayed' | 'live' | 'not-found'
+  readonly outcome: ReplayAnswer
   readonly hint: Hint | null
 }
 
@@ -248,7 +250,11 @@ export interface Ledger extends LedgerWrites, Looks {
   /** Returns the current hint of each place. Null if the key has no live task, or its task was cancelled in flight. */
   hints(topic: string, places: readonly Place[]): Promise<(Hint | null)[]>
 
-  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]>
+  /**
+   * Makes dead tasks pending again, as a timetable does. A superseded task that is replayed by 'any' is the newest task of
+   * its key from then on: if it dies again, it is not superseded.
+   */
+  replay(topic: string, places: readonly Place[], which?: Replayable): Promise<LedgerReplayed[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
   /** Returns every topic that ever had a task or that a process consumes. */

@@ -66,6 +66,8 @@ export interface TaskInfo<Out> extends Omit<Task<Out>, 'id' | 'latenessMs'> {
   readonly updatedAt: Date
   readonly lastError: string | null
   readonly deadCause: DeadCause | null
+  /** Only of a dead task: true if its key was scheduled again since. Only `dead.replay({ keys })` replays such a task. */
+  readonly superseded?: boolean
 }
 
 /** When a task is due: either `delay` from now, or `at` an instant. */

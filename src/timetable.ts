@@ -130,6 +130,15 @@ export type SettleOutcome =
 
 export type SettleAnswer = 'settled' | 'stale'
 
+/** Which dead tasks to replay: any of them, or only those that are not superseded by a newer task of their key. */
+export type Replayable = 'any' | 'newest'
+
+/**
+ * 'live' if the key has a live task, which stays as it is. 'superseded' if only the newest are replayed, and the key was
+ * scheduled again since.
+ */
+export type ReplayAnswer = 'replayed' | 'live' | 'superseded' | 'not-found'
+
 /** A task as a read returns it. The task is live or dead; with a ledger, it may also be done, cancelled or obsolete. */
 export interface EntryView {
   readonly key: string
@@ -147,6 +156,8 @@ export interface EntryView {
   readonly updatedMs: number
   readonly lastError: string | null
   readonly deadCause: DeadCause | null
+  /** Only of a dead task: true if its key was scheduled again after the task died, however the newer task ended. */
+  readonly superseded?: boolean
   /** Only in a ledger: distinguishes several ended tasks of one key. */
   readonly generation?: number
 }
@@ -252,8 +263,8 @@ export interface Timetable extends Looks {
   extend(at: CellAddress, req: string, leaseMs: number): Promise<'extended' | 'stale'>
   settle(at: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]>
 
-  /** Makes a dead task pending again: same id, due now, no failures. Answers 'live' if its key has a live task. */
-  replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]>
+  /** Makes dead tasks pending again: same id, due now, no failures. `which` is 'any' by default. */
+  replay(topic: string, places: readonly Place[], which?: Replayable): Promise<ReplayAnswer[]>
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]>
 
   /** Returns the time of the timetable's clock. */

@@ -7,7 +7,7 @@ import { findPlaces } from './bulk.ts'
 import { ringTime, shiftTime } from '../values/ring-time.ts'
 import { cellsOf, placesOf, selectionOf } from './places.ts'
 import type { TopicWrites, WriteParts } from './topic-writes.ts'
-import type { BulkOptions, By, Selector, Shift } from './topic.ts'
+import type { BulkOptions, By, Replayed, Selector, Shift } from './topic.ts'
 
 /** The part of `TopicWrites` that passes a write to the store. */
 type WritePath = Pick<TopicWrites<unknown>, 'run' | 'queue' | 'store'>
@@ -78,13 +78,16 @@ export class BulkWrites {
     })
   }
 
-  async replay(which: Selector): Promise<{ replayed: number }> {
-    let replayed = 0
+  async replay(which: Selector): Promise<Replayed> {
+    const tally = { replayed: 0, superseded: 0 }
     await this.#eachDead(which, async (places) => {
-      const answers = await this.#parts.store.replay(this.#name, places)
-      replayed += answers.filter((answer) => answer === 'replayed').length
+      // The newer task of a key may have done the work, or was cancelled. So an older one comes back only by its key.
+      const replayable = which.keys === undefined ? 'newest' : 'any'
+      const answers = await this.#parts.store.replay(this.#name, places, replayable)
+      tally.replayed += answers.filter((answer) => answer === 'replayed').length
+      tally.superseded += answers.filter((answer) => answer === 'superseded' || answer === 'live').length
     })
-    return { replayed }
+    return tally
   }
 
   async purge(which: Selector): Promise<{ purged: number }> {

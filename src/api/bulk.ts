@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
-import { BATCH_BYTES_MAX, BATCH_MAX } from '../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, isBatchFull } from '../lib/batch-max.ts'
 
 /** Maximum number of batches sent and not yet answered. The store works while the next batches are prepared. */
 const UNANSWERED_MAX = 32
@@ -118,7 +118,7 @@ class Draft<T> implements Batch<T> {
   bytes = 0
 
   get isFull(): boolean {
-    return this.items.length >= BATCH_MAX || this.bytes >= BATCH_BYTES_MAX
+    return isBatchFull(this.items.length, this.bytes)
   }
 
   add(item: T, bytes: number): void {

@@ -226,6 +226,7 @@ async function sqliteFile(ledger: unknown): Promise<{ path: string; database?: S
   const config = ledger as SqliteConfig | null
   const isText = typeof ledger === 'string'
   if (isText ? !/^sqlite:/i.test(ledger) : config?.kind !== 'sqlite') throw unknownLedger(ledger)
+  if (isText && /\?\w+=/.test(ledger)) throw parametersOfFile(ledger)
   const given: SqliteOptions = isText
     ? { path: ledger.replace(/^sqlite:(\/\/(?=\/))?/i, '') }
     : (config as SqliteConfig).options
@@ -248,7 +249,15 @@ function refuseUnused(options: StoreOptions, names: readonly (keyof StoreOptions
 function prefixOfFile(prefix: string): TocsinError {
   return badOption(
     'prefix',
-    `a SQLite file is used by one Tocsin alone; leave the prefix out and name another file: { ledger: 'sqlite:./${prefix}.db' }`,
+    `a SQLite file is used by one Tocsin alone; leave the prefix out and name another file as the ledger: 'sqlite:./${prefix}.db'`,
+  )
+}
+
+function parametersOfFile(ledger: string): TocsinError {
+  const parameters = ledger.slice(ledger.indexOf('?'))
+  return badOption(
+    'ledger',
+    `a SQLite file takes no parameters, such as ${describeValue(parameters)}. To separate tasks, name another file. If this is the name of the file, write sqlite({ path })`,
   )
 }
 

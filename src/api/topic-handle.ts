@@ -27,6 +27,7 @@ import type {
   ConsumeOptions,
   ForecastOptions,
   ListOptions,
+  Replayed,
   Selector,
   Shift,
   Topic,
@@ -113,7 +114,7 @@ export class TopicHandle<In, Out> implements Topic<In, Out> {
   }
 
   readonly dead = {
-    replay: (which: Selector): Promise<{ replayed: number }> => this.#bulk.replay(which),
+    replay: (which: Selector): Promise<Replayed> => this.#bulk.replay(which),
     purge: (which: Selector): Promise<{ purged: number }> => this.#bulk.purge(which),
   }
 

@@ -69,7 +69,7 @@ export class TopicReads<Out> {
 
   async forecast(options: ForecastOptions): Promise<{ at: Date; due: number }[]> {
     this.#parts.checkOpen()
-    checkOptions(options, ['from', 'to', 'step'], 'forecast')
+    checkOptions(options, ['to', 'from', 'step'], 'forecast')
     const { store } = this.#parts
     const fromMs = options.from === undefined ? await store.nowMs() : instantMs(options.from, 'from')
     const toMs = instantMs(options.to, 'to')
@@ -123,6 +123,7 @@ export class TopicReads<Out> {
       updatedAt: new Date(view.updatedMs),
       lastError: view.lastError,
       deadCause: view.deadCause,
+      ...(view.superseded !== undefined && { superseded: view.superseded }),
     }
   }
 

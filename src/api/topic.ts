@@ -94,6 +94,12 @@ export interface Consumer extends AsyncDisposable {
 
 export type BulkScheduled = { readonly created: number; readonly replaced: number; readonly kept: number }
 
+export type Replayed = {
+  readonly replayed: number
+  /** Dead tasks that stay dead, because their keys were scheduled again since. */
+  readonly superseded: number
+}
+
 /** A change of a topic's live configuration or of its declaration over HTTP, or a pause or resume of the topic. */
 export interface ConfigChange {
   readonly version: number
@@ -147,7 +153,11 @@ export interface Topic<In, Out> {
   consumeBatch(handler: TransactionBatchHandler<Out>, options: Transactional<Out>): Consumer
   consumeBatch(handler: BatchHandler<Out>, options?: ConsumeOptions<Out>): Consumer
   readonly dead: {
-    replay(which: Selector): Promise<{ replayed: number }>
+    /**
+     * Makes dead tasks pending again, due now. If a key was scheduled again since, its dead task is superseded. A
+     * superseded task is replayed only by `keys`, and only if its key has no live task.
+     */
+    replay(which: Selector): Promise<Replayed>
     purge(which: Selector): Promise<{ purged: number }>
   }
   pause(): Promise<void>

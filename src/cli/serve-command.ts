@@ -111,7 +111,7 @@ function forPeople(url: string, needsToken: boolean, hasAdminToken: boolean): st
     : ' If you have none, restart the server with TOCSIN_ADMIN_TOKEN=<a secret>, and use that to create one.'
   const access = needsToken
     ? `Requests need a token.${lost}`
-    : "No token is needed: only this machine can reach the server, and no token exists yet. To create one: 'tocsin tokens create me --scope admin'."
+    : "No token is needed: only this machine can reach the server, and no token exists yet. To create one: 'npx tocsin tokens create me --scope admin'."
   return [
     `Tocsin listens on ${url}`,
     access,

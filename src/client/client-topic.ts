@@ -6,7 +6,7 @@ import { describeValue, TocsinError } from '../errors.ts'
 import { checkKey } from '../values/key.ts'
 import { badOption, checkOptions } from '../values/options.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, TaskInfo, When } from '../task.ts'
-import type { By, ForecastOptions, ListOptions, Selector, Shift } from '../api/topic.ts'
+import type { By, ForecastOptions, ListOptions, Replayed, Selector, Shift } from '../api/topic.ts'
 import { scheduleStream, type StreamOptions, type StreamSummary } from './bulk.ts'
 import {
   type ClaimedTask,
@@ -230,8 +230,13 @@ export class ClientTopic<In = unknown, Out = unknown> {
   }
 
   readonly dead = {
-    replay: async (which: Selector, options: SweepOptions = {}): Promise<{ replayed: number }> =>
-      this.#sweep('dead/replay', which, ({ replayed }: { replayed: number }) => ({ replayed }), options),
+    replay: async (which: Selector, options: SweepOptions = {}): Promise<Replayed> =>
+      this.#sweep(
+        'dead/replay',
+        which,
+        ({ replayed, superseded }: Replayed) => ({ replayed, superseded }),
+        options,
+      ),
     purge: async (which: Selector, options: SweepOptions = {}): Promise<{ purged: number }> =>
       this.#sweep('dead/purge', which, ({ purged }: { purged: number }) => ({ purged }), options),
   } as const

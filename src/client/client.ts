@@ -138,7 +138,7 @@ export class TocsinClient {
   async forecast(
     options: ForecastOptions & { readonly topic?: string | undefined },
   ): Promise<TopicForecast[]> {
-    checkOptions(options, ['topic', 'from', 'to', 'step'], 'forecast')
+    checkOptions(options, ['to', 'from', 'step', 'topic'], 'forecast')
     const query = queryOut({ topic: options.topic, ...forecastOut(options) })
     return this.#http.get(`/v1/forecast${query}`, ({ topics }: ForecastAnswer) =>
       topics.map(({ topic, steps }) => ({ topic, steps: stepsIn(steps) })),

@@ -26,3 +26,14 @@ it('a claim whose reply was lost is repeated while its lease lasts, and not afte
   clock.moveTo(LEASE_MS)
   expect(claimer.next(1, 10, 'lanes', LEASE_MS).request.req).not.toBe(first.request.req)
 })
+
+it('a claim of no tasks does not repeat another one, and is not repeated', () => {
+  const { claimer } = claimerOf()
+  const first = claimer.next(1, 10, 'lanes', LEASE_MS)
+  claimer.unanswered(first)
+  // As while the topic is paused: the first claim may never have arrived, and would take tasks now.
+  const empty = claimer.next(1, 0, 'lanes', LEASE_MS)
+  expect(empty.request.limit).toBe(0)
+  claimer.unanswered(empty)
+  expect(claimer.next(1, 10, 'lanes', LEASE_MS)).toBe(first)
+})

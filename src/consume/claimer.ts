@@ -55,15 +55,17 @@ export class Claimer {
 
   /**
    * Returns the claim to send next. A repeated request keeps its own limit and lease, so it may return more than
-   * `limit` tasks.
+   * `limit` tasks. If `limit` is 0, no request is repeated: if the first request was lost, the repeated one would take
+   * tasks, although the topic is paused or there is no capacity.
    */
   next(cell: number, limit: number, from: ClaimSource, leaseMs: number): SentClaim {
-    return this.#takeUnanswered(cell, from) ?? this.#newClaim(cell, limit, from, leaseMs)
+    const repeated = limit === 0 ? null : this.#takeUnanswered(cell, from)
+    return repeated ?? this.#newClaim(cell, limit, from, leaseMs)
   }
 
-  /** Keeps the request of a claim that failed, to be repeated. */
+  /** Keeps the request of a claim that failed, to be repeated. A request for no tasks has none to return. */
   unanswered(sent: SentClaim): void {
-    this.#unanswered[sent.request.from].set(sent.at.cell, sent)
+    if (sent.request.limit > 0) this.#unanswered[sent.request.from].set(sent.at.cell, sent)
   }
 
   #takeUnanswered(cell: number, from: ClaimSource): SentClaim | null {

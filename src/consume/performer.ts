@@ -32,9 +32,7 @@ export type OnIgnored = (returned: string) => void
 export function performOne<Out>(handler: Handler<Out>, onIgnored: OnIgnored): Performer<Out> {
   return async (tasks, context) => {
     try {
-      const verdict = verdictOf(await handler(tasks[0] as Task<Out>, context))
-      if (verdict.kind === 'done' && verdict.ignored !== undefined) onIgnored(verdict.ignored)
-      return [verdict]
+      return reported([verdictOf(await handler(tasks[0] as Task<Out>, context))], onIgnored)
     } catch (thrown) {
       return [failure(thrown)]
     }
@@ -44,10 +42,7 @@ export function performOne<Out>(handler: Handler<Out>, onIgnored: OnIgnored): Pe
 export function performBatch<Out>(handler: BatchHandler<Out>, onIgnored: OnIgnored): Performer<Out> {
   return async (tasks, context) => {
     try {
-      const verdicts = verdictsOf(await handler(tasks, context), tasks.length)
-      for (const verdict of verdicts)
-        if (verdict.kind === 'done' && verdict.ignored !== undefined) onIgnored(verdict.ignored)
-      return verdicts
+      return reported(verdictsOf(await handler(tasks, context), tasks.length), onIgnored)
     } catch (thrown) {
       return tasks.map(() => failure(thrown))
     }
@@ -73,4 +68,11 @@ export function performGuard<Out>(guard: Guard<Out>): Performer<Out> {
       return tasks.map(() => failure(thrown))
     }
   }
+}
+
+/** Reports the returned values that were ignored. Returns the verdicts. */
+function reported(verdicts: readonly Verdict[], onIgnored: OnIgnored): readonly Verdict[] {
+  for (const verdict of verdicts)
+    if (verdict.kind === 'done' && verdict.ignored !== undefined) onIgnored(verdict.ignored)
+  return verdicts
 }

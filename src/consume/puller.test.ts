@@ -56,7 +56,8 @@ describe('a puller', () => {
     expect(seen.claims).toBe(failed + 2)
   })
 
-  it('reports tasks of which a look told and no wake', async () => {
+  /** A puller that has just looked, and was told by the look of a task that rang long before. */
+  async function afterLook() {
     const task = { key: 'a', ringMs: 5_000 } as Claim['tasks'][number]
     const answers = [EMPTY, { ...EMPTY, tasks: [task], nowMs: LOOK_MS }]
     const { clock, seen, puller } = pulling({
@@ -66,20 +67,17 @@ describe('a puller', () => {
     await puller.step()
     clock.moveTo(LOOK_MS)
     await puller.step()
+    return { seen, puller }
+  }
+
+  it('reports tasks of which a look told and no wake', async () => {
+    const { seen, puller } = await afterLook()
     await puller.step()
     expect(seen).toEqual({ claims: 2, found: 1 })
   })
 
   it('does not report a task whose wake came after the look', async () => {
-    const task = { key: 'a', ringMs: 5_000 } as Claim['tasks'][number]
-    const answers = [EMPTY, { ...EMPTY, tasks: [task], nowMs: LOOK_MS }]
-    const { clock, seen, puller } = pulling({
-      look: async () => ({ ringInMs: 0, leaseEndInMs: null }),
-      claim: async () => answers.shift() ?? EMPTY,
-    })
-    await puller.step()
-    clock.moveTo(LOOK_MS)
-    await puller.step()
+    const { seen, puller } = await afterLook()
     puller.wake(0, 0, 5_000)
     await puller.step()
     expect(seen).toEqual({ claims: 2, found: 0 })

@@ -33,6 +33,10 @@ export class StartRate {
     this.#rate = rate
   }
 
+  get isLimited(): boolean {
+    return this.#rate() !== null
+  }
+
   /** Reserves the starts of a claim of up to `wanted` tasks. `limit` is 0 if the rate allows none now. */
   reserve(wanted: number): ReservedStarts {
     const rate = this.#rate()
@@ -50,7 +54,7 @@ export class StartRate {
    * this time. The other tasks start only if the rate allows it when they start.
    */
   assign(tasks: readonly RatedTask[], starts: number): void {
-    for (const task of tasks.slice(0, starts)) task.hasStart = true
+    if (starts > 0) for (const task of tasks.slice(0, starts)) task.hasStart = true
   }
 
   /**
@@ -69,7 +73,8 @@ export class StartRate {
    * after the call of `start`.
    */
   started(count: number): void {
-    this.#limiter.postpone(count, this.#rate(), this.#clock.monotonicNow())
+    const rate = this.#rate()
+    if (rate !== null) this.#limiter.postpone(count, rate, this.#clock.monotonicNow())
   }
 
   /** Releases the start of a task that ends without being started. Does nothing if the task was started. */

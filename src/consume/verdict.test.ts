@@ -26,12 +26,25 @@ describe('the verdict for what a handler returned', () => {
   })
 
   it.each([
-    ['two outcomes', { snooze: 1, dead: 'x' }],
-    ['a misspelt outcome', { snoze: '5m' }],
-    ['a time that is none', { snooze: 'soon' }],
-    ['a delay that is none', { retry: 'soon' }],
-  ])('is a failure for %s', (_, returned) => {
-    expect(verdictOf(returned)).toEqual(failed(expect.any(String)))
+    [
+      'two outcomes',
+      { snooze: 1, dead: 'x' },
+      "the handler returned 'snooze' and 'dead' at once; return one of them",
+    ],
+    [
+      'a misspelt outcome',
+      { snoze: '5m' },
+      "the handler returned an object with 'snoze'; did you mean 'snooze'?",
+    ],
+    [
+      'an outcome without its value',
+      { retry: undefined },
+      'return nothing, { snooze }, { retry } or { dead }',
+    ],
+    ['a time that is none', { snooze: 'soon' }, 'snooze: '],
+    ['a delay that is none', { retry: 'soon' }, 'retry: '],
+  ])('is a failure for %s', (_, returned, message) => {
+    expect(verdictOf(returned)).toEqual(failed(expect.stringContaining(message)))
   })
 
   it('is a failure if the value throws when it is read', () => {

@@ -22,7 +22,7 @@ export type Verdict =
     }
   | { readonly kind: 'dead'; readonly error: string }
 
-export const DONE: Verdict = Object.freeze({ kind: 'done' })
+export const DONE = Object.freeze({ kind: 'done' } as const) satisfies Verdict
 export const OBSOLETE: Verdict = Object.freeze({ kind: 'obsolete' })
 
 export function failure(thrown: unknown): Verdict {
@@ -55,7 +55,9 @@ export function verdictOf(returned: unknown): Verdict {
       typeof returned === 'object' ? OUTCOME_NAMES.filter((name) => outcome[name] !== undefined) : []
     if (named.length === 0 && !isLikeOutcome(returned))
       return { kind: 'done', ignored: describeValue(returned) }
-    if (named.length !== 1) throw badOutcome(returned)
+    if (named.length > 1)
+      throw badOutcome(`${named.map(describeValue).join(' and ')} at once; return one of them`)
+    if (named.length === 0) throw badOutcome(misspelt(returned))
     if (named[0] === 'snooze')
       return { kind: 'snooze', delayMs: durationMs(outcome['snooze'] as number, 'snooze') }
     if (named[0] === 'dead') return { kind: 'dead', error: text(outcome['dead'], 'rejected by its handler') }
@@ -73,13 +75,15 @@ function isLikeOutcome(returned: unknown): boolean {
   return keys.length > 0 && keys.every((key) => nearest(key, OUTCOME_NAMES) !== null)
 }
 
-function badOutcome(returned: unknown): TocsinError {
+function misspelt(returned: unknown): string {
   const others = Object.keys(Object(returned)).filter((key) => !KNOWN_KEYS.includes(key))
   const typo = others.find((key) => nearest(key, OUTCOME_NAMES) !== null)
-  const problem =
-    typo === undefined
-      ? `${describeValue(returned)}; return nothing, { snooze }, { retry } or { dead }`
-      : `an object with ${describeValue(typo)}; did you mean '${nearest(typo, OUTCOME_NAMES)}'?`
+  return typo === undefined
+    ? `${describeValue(returned)}; return nothing, { snooze }, { retry } or { dead }`
+    : `an object with ${describeValue(typo)}; did you mean '${nearest(typo, OUTCOME_NAMES)}'?`
+}
+
+function badOutcome(problem: string): TocsinError {
   return new TocsinError('bad-outcome', `the handler returned ${problem}`)
 }
 
@@ -139,7 +143,7 @@ export function settleOutcomeOf(
 ): SettleOutcome {
   switch (verdict.kind) {
     case 'done':
-      return { kind: 'done' }
+      return DONE
     case 'obsolete':
     case 'snooze':
       return verdict

@@ -181,7 +181,10 @@ export class Worker<Out> {
     // A schema or a guard may answer after `stop`. No handler may start then.
     if (this.#isStopped) return admitted.forEach(({ held }) => this.#heldTasks.giveBack(held))
     if (this.#parts.isTransactional) return this.#callInTransaction(admitted)
-    const starting = admitted.filter(({ held }) => this.#mayStart(held))
+    // Most topics have no rate limit: do not copy the tasks for them.
+    const starting = this.#startRate.isLimited
+      ? admitted.filter(({ held }) => this.#mayStart(held))
+      : admitted
     if (starting.length === 0) return this.progress()
     const call = this.#calls.open(starting.map(heldOf), 1)
     const answer = this.#parts.performer(starting.map(taskOf), call.context)

@@ -139,14 +139,22 @@ export interface SeenEndedRow extends Omit<ClaimedRow, 'ring_ms'> {
   readonly cause: string | null
 }
 
-export function endedView(topic: string, row: SeenEndedRow): EntryView {
+/**
+ * `isSuperseded` is true for a dead task whose key has a newer task, or had one. A ledger looks for the newer task among
+ * the live and the ended ones. Where that does not tell, the column `outranked` of the ended tasks does: it is true for a
+ * dead task whose newer task was deleted because of its age, and for a task that no longer supersedes, because the dead one
+ * was replayed after it.
+ */
+export function endedView(topic: string, row: SeenEndedRow, isSuperseded: boolean): EntryView {
+  const state = ENDED_STATES[row.state] as State
   return {
     ...claimedTaskOf(topic, { ...row, ring_ms: row.ended_ms }),
-    state: ENDED_STATES[row.state] as State,
+    state,
     createdMs: row.created_ms,
     updatedMs: row.ended_ms,
     lastError: row.error,
     deadCause: row.cause as DeadCause | null,
+    ...(state === 'dead' && { superseded: isSuperseded }),
     generation: row.generation,
   }
 }

@@ -27,6 +27,7 @@ import type {
   ListQuery,
   NewEntry,
   Place,
+  Replayable,
   Selection,
 } from '../timetable.ts'
 import type { RingTime } from '../values/ring-time.ts'
@@ -136,8 +137,8 @@ export class ShardedLedger implements Ledger {
     return this.#spread(settlements, (shard, some) => shard.settle(topic, some, session))
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    return this.#spread(places, (shard, some) => shard.replay(topic, some))
+  replay(topic: string, places: readonly Place[], which?: Replayable): Promise<LedgerReplayed[]> {
+    return this.#spread(places, (shard, some) => shard.replay(topic, some, which))
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {

@@ -11,3 +11,8 @@ export const BATCH_MAX = 1_000
  * the only limit, 1,000 large payloads would take 60 MB in one call, and its deadline would pass.
  */
 export const BATCH_BYTES_MAX = 1_048_576
+
+/** Returns true if a call with so many tasks, and payloads of this size, gets no more tasks. */
+export function isBatchFull(count: number, bytes: number): boolean {
+  return count >= BATCH_MAX || bytes >= BATCH_BYTES_MAX
+}

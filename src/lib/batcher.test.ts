@@ -96,20 +96,43 @@ describe('a queue', () => {
     expect(await Promise.all([first, second, third])).toEqual([['a'], ['b'], ['c']])
   })
 
-  it('begins a new batch where the kind changes, so that the order is kept', async () => {
-    const { sent, kindOf, add } = collecting()
-    const [put, drop] = [kindOf('put'), kindOf('drop')]
-    const calls = [add(put, 'a'), add(drop, 'b'), add(put, 'c')]
-    for (let n = 0; n < 3; n++) {
-      await turn()
+  /** Adds items such as 'put a' in one turn. Returns the batches in the order in which they were sent. */
+  async function batchesOf(...items: string[]): Promise<string[]> {
+    const { batcher, sent, kindOf } = collecting()
+    const kinds = new Map<string, BatchKind<Item, string>>()
+    const calls = items.map((item) => {
+      const [name = '', key = ''] = item.split(' ')
+      const kind = kinds.get(name) ?? kindOf(name)
+      kinds.set(name, kind)
+      return batcher.add([{ key }], () => kind)
+    })
+    await turn()
+    for (let n = 0; n < sent.length; n++) {
       sent[n]!.answer()
+      await turn()
     }
-    await Promise.all(calls)
-    expect(sent.map(({ name, keys }) => [name, ...keys])).toEqual([
-      ['put', 'a'],
-      ['drop', 'b'],
-      ['put', 'c'],
+    expect(await Promise.all(calls)).toEqual(items.map((item) => [item.split(' ')[1]]))
+    return sent.map(({ name, keys }) => `${name} ${keys.join('')}`)
+  }
+
+  it('collects the items of kinds that alternate, each kind in one batch', async () => {
+    expect(await batchesOf('put a', 'drop b', 'put c', 'drop d', 'put e')).toEqual(['put ace', 'drop bd'])
+  })
+
+  it('sends no item before an earlier one of its key', async () => {
+    expect(await batchesOf('put a', 'drop b', 'put b', 'put c')).toEqual(['put a', 'drop b', 'put bc'])
+    expect(await batchesOf('put a', 'drop b', 'move c', 'put c', 'drop a')).toEqual([
+      'put a',
+      'drop ba',
+      'move c',
+      'put c',
     ])
+    expect(await batchesOf('put a', 'drop b', 'put a', 'put c')).toEqual(['put a', 'drop b', 'put ac'])
+  })
+
+  it('looks at the last batches only', async () => {
+    expect(await batchesOf('a 1', 'b 2', 'c 3', 'd 4', 'a 5')).toEqual(['a 15', 'b 2', 'c 3', 'd 4'])
+    expect(await batchesOf('a 1', 'b 2', 'c 3', 'd 4', 'e 5', 'a 6')).toHaveLength(6)
   })
 
   it('begins a new batch where a key comes a second time', async () => {

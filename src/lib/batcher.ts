@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import { BATCH_BYTES_MAX, BATCH_MAX } from './batch-max.ts'
+import { isBatchFull } from './batch-max.ts'
 
 /** The answer to one item of a batch. One item may fail, or be answered later than the other items. */
 export type BatchAnswer<A> = A | Failure | Later<A>
@@ -134,10 +134,16 @@ export interface Queue {
 }
 
 /**
+ * An item joins one of the last batches that wait in its queue. With only the last one, items of two kinds that alternate
+ * would make a batch each.
+ */
+const JOINABLE_BATCHES = 4
+
+/**
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
  * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes. The items of a
- * queue keep their order: a new batch also begins if the kind changes or if a key occurs a second time, and the batches
- * are sent one after the other.
+ * key keep their order: an item never joins a batch before another item of its key, and the batches of a queue are sent
+ * one after the other.
  */
 export class Batcher {
   readonly #clock: Clock
@@ -220,14 +226,17 @@ export class Batcher {
     const { queue, name } = kind
     if (!queue.isBusy) this.#wakeSoon(queue)
     const { batches } = queue
-    if (batches.length > 0) {
-      const last = batches[batches.length - 1] as Batch
-      if (last.name === name && last.calls.length < BATCH_MAX && last.bytes < BATCH_BYTES_MAX) {
+    for (let nth = batches.length - 1; nth >= 0 && nth >= batches.length - JOINABLE_BATCHES; nth--) {
+      const batch = batches[nth] as Batch
+      if (batch.name === name && !isBatchFull(batch.calls.length, batch.bytes)) {
         // Compare the sizes instead of calling `has`: this saves a lookup. The set grows unless it already has the key.
-        const { keys } = last
+        const { keys } = batch
         const before = keys.size
-        if (keys.add(key).size > before) return last
+        if (keys.add(key).size > before) return batch
+        break
       }
+      // Items of one key keep their order.
+      if (batch.keys.has(key)) break
     }
     const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
     const keys = new Set([key])

@@ -57,8 +57,7 @@ export class RateLimiter {
    * Moves the newest `count` starts to `nowMs`. Called right after they were made: the process may have been suspended
    * between the call of `start` and the start itself.
    */
-  postpone(count: number, rate: Rate | null, nowMs: number): void {
-    if (rate === null) return
+  postpone(count: number, rate: Rate, nowMs: number): void {
     let left = count
     for (let last = this.#starts.at(-1); last !== undefined && left > 0; last = this.#starts.at(-1)) {
       const moved = Math.min(left, last.count)

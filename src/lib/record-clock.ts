@@ -38,4 +38,9 @@ export class RecordClock {
   now(): number {
     return this.#heardMs + Math.max(0, Math.floor(this.ageMs() * SLOWEST))
   }
+
+  /** Returns the server's time at a deadline of our monotonic clock. Like `now`, it may be early, and is never late. */
+  at(deadlineMs: number): number {
+    return this.now() + Math.floor(deadlineMs - this.#clock.monotonicNow())
+  }
 }

@@ -114,7 +114,7 @@ export function useAccess(app: FastifyInstance, { book, clock, isLoopback, rate:
       void reply.header('www-authenticate', 'Bearer')
       throw new TocsinError(
         'unauthorized',
-        'this needs a token: send Authorization: Bearer <token>. To create the first one, start the server with TOCSIN_ADMIN_TOKEN',
+        'this needs a token: send Authorization: Bearer <token>. If you have none, start the server with TOCSIN_ADMIN_TOKEN, and create one with that',
       )
     }
     const token = /^Bearer ([^\s]+)$/i.exec(authorization)?.[1]

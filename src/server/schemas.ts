@@ -93,6 +93,16 @@ const TASK_FIELDS: Record<string, object> = {
   priority: PRIORITY,
 }
 
+const TASK_INFO_FIELDS: Record<string, object> = {
+  id: orNull(text('The same at every attempt; without a ledger, null until the first claim.')),
+  ...TASK_FIELDS,
+  state: STATE,
+  createdAt: instant('When the task was scheduled.'),
+  updatedAt: instant('When the task last changed.'),
+  lastError: orNull(text('Error of the last failed attempt.')),
+  deadCause: orNull({ enum: ['attempts', 'handler', 'poison', 'payload', 'late'] }),
+}
+
 const COUNTS: Record<string, object> = {
   pending: count('Pending tasks, due or not.'),
   due: count('Pending tasks whose due time has come.'),
@@ -154,15 +164,17 @@ export const SHARED = [
   ),
   named(
     'TaskInfo',
-    answer({
-      id: orNull(text('The same at every attempt; without a ledger, null until the first claim.')),
-      ...TASK_FIELDS,
-      state: STATE,
-      createdAt: instant('When the task was scheduled.'),
-      updatedAt: instant('When the task last changed.'),
-      lastError: orNull(text('Error of the last failed attempt.')),
-      deadCause: orNull({ enum: ['attempts', 'handler', 'poison', 'payload', 'late'] }),
-    }),
+    answer(
+      {
+        ...TASK_INFO_FIELDS,
+        superseded: {
+          type: 'boolean',
+          description:
+            'Only of a dead task: true if its key was scheduled again since. Then only `keys` replays the task.',
+        },
+      },
+      Object.keys(TASK_INFO_FIELDS),
+    ),
   ),
   named(
     'ClaimedTask',

@@ -27,6 +27,8 @@ import type {
   Look,
   NewEntry,
   Place,
+  Replayable,
+  ReplayAnswer,
   RescheduleAnswer,
   ScheduleAnswer,
   Selection,
@@ -263,8 +265,8 @@ export class LedgerStore implements TaskStore, StoreFeatures {
     return this.#parts.ledger.books(topic)
   }
 
-  async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
-    const answers = await this.#parts.ledger.replay(topic, places)
+  async replay(topic: string, places: readonly Place[], which?: Replayable): Promise<ReplayAnswer[]> {
+    const answers = await this.#parts.ledger.replay(topic, places, which)
     await this.#hintWriter.place(topic, answers)
     return answers.map(({ outcome }) => outcome)
   }

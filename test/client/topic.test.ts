@@ -156,7 +156,11 @@ describe('a topic on a server', () => {
       lastError: 'no such shop',
       deadCause: 'handler',
     })
-    expect(await topic.dead.replay({ keys: ['dead'] })).toEqual({ replayed: 1 })
+    await topic.schedule({ key: 'dead', delay: '1h', payload: { n: 9 } })
+    await topic.cancel('dead')
+    expect(await topic.dead.replay({ all: true })).toEqual({ replayed: 0, superseded: 1 })
+    expect((await topic.list({ state: 'dead' })).tasks).toMatchObject([{ key: 'dead', superseded: true }])
+    expect(await topic.dead.replay({ keys: ['dead'] })).toEqual({ replayed: 1, superseded: 0 })
     expect(await topic.dead.purge({ all: true })).toEqual({ purged: 0 })
   })
 

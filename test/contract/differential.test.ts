@@ -58,7 +58,7 @@ const EVERYWHERE = [
   ...['true', 'false'].map((word) => `begin ${word}`),
   ...['extended', 'stale'].map((word) => `extend ${word}`),
   ...['settled', 'stale'].map((word) => `settle ${word}`),
-  ...['replayed', 'live', 'not-found'].map((word) => `replay ${word}`),
+  ...['replayed', 'live', 'superseded', 'not-found'].map((word) => `replay ${word}`),
   ...['purged', 'not-found'].map((word) => `purge ${word}`),
   ...['pending', 'claimed', 'dead', 'dead of poison'].flatMap((word) => [`get ${word}`, `list ${word}`]),
   'find',

@@ -349,7 +349,7 @@ refuses('unknown options', [
   ],
   ['list', (topic) => topic.list(wrong({ status: 'dead' })), 'bad-option', "did you mean 'state'?"],
   ['list null', (topic) => topic.list(wrong(null)), 'bad-option', 'expected an object'],
-  ['forecast', (topic) => topic.forecast(wrong({ until: 1 })), 'bad-option', 'known: from, to, step'],
+  ['forecast', (topic) => topic.forecast(wrong({ until: 1 })), 'bad-option', 'known: to, from, step'],
   ['forecast nothing', (topic) => topic.forecast(wrong(undefined)), 'bad-option', 'expected an object'],
   [
     'configure a setting',
@@ -436,6 +436,12 @@ refuses('opening', [
   ['a number', () => Tocsin.open({ timetable: wrong(7) }), 'unsupported', 'memory:'],
   ['a ledger that is none', () => Tocsin.open({ ledger: 'sqlit:./t.db' }), 'unsupported', 'sqlit:./t.db'],
   ['a ledger without a path', () => Tocsin.open({ ledger: 'sqlite:' }), 'bad-option', 'path of a file'],
+  [
+    'a ledger with parameters',
+    () => Tocsin.open({ ledger: 'sqlite:./t.db?schema=x' }),
+    'bad-option',
+    "such as '?schema=x'",
+  ],
   ['a ledger in memory', () => Tocsin.open({ ledger: 'sqlite::memory:' }), 'bad-option', 'path of a file'],
   ['a MySQL', () => Tocsin.open({ ledger: 'mysql://u:secret@h/d' }), 'unsupported', '…@h/d'],
   [

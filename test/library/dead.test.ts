@@ -104,7 +104,7 @@ describe('a task dies', () => {
     })
     expect(info?.lastError).toContain('too long')
     longest = 10
-    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 1 })
+    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 1, superseded: 0 })
     await toc.advance(0)
     expect(calls).toBe(1)
   })
@@ -179,7 +179,7 @@ describe('replay', () => {
         expect(task.tags).toContain('all')
         seen.push(task.key)
       })
-      expect(await topic.dead.replay(which)).toEqual({ replayed: expected.length })
+      expect(await topic.dead.replay(which)).toEqual({ replayed: expected.length, superseded: 0 })
       await toc.advance(0)
       expect(seen.toSorted()).toEqual(expected)
       expect((await topic.counts()).dead).toBe(3 - expected.length)
@@ -195,7 +195,7 @@ describe('replay', () => {
     await topic.schedule({ key: 'k', delay: 1, payload: 'body', priority: 'high', tags: ['t'] })
     await toc.advance('1h')
     await first.stop()
-    expect(await topic.dead.replay({ all: true })).toEqual({ replayed: 1 })
+    expect(await topic.dead.replay({ all: true })).toEqual({ replayed: 1, superseded: 0 })
     expect(await topic.get('k')).toMatchObject({
       state: 'pending',
       attempt: 1,
@@ -228,13 +228,38 @@ describe('replay', () => {
     const topic = toc.topic<string>('order.unpaid')
     await kill(toc, topic, ['k'])
     await topic.schedule({ key: 'k', delay: '1h', payload: 'alive' })
-    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 0 })
-    expect(await topic.dead.replay({ all: true })).toEqual({ replayed: 0 })
+    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 0, superseded: 1 })
+    expect(await topic.dead.replay({ all: true })).toEqual({ replayed: 0, superseded: 1 })
     expect(await topic.get('k')).toMatchObject({ state: 'pending', payload: 'alive' })
     expect(await topic.counts()).toEqual({ pending: 1, due: 0, claimed: 0, dead: 1 })
     await topic.cancel('k')
     expect(await topic.get('k')).toMatchObject({ state: 'dead', payload: 'of k' })
-    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 1 })
+    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 1, superseded: 0 })
+  })
+
+  it.each<[string, Parameters<Topic<string, string>['dead']['replay']>[0]]>([
+    ['all', { all: true }],
+    ['a tag', { tag: 'all' }],
+    ['a prefix', { prefix: 'k' }],
+  ])('by %s: passes over what a newer task of its key superseded', async (_, which) => {
+    await using toc = await testTocsin()
+    const topic = toc.topic<string>('order.unpaid')
+    await kill(toc, topic, ['k', 'k:other'])
+    await topic.schedule({ key: 'k', delay: '1h', payload: 'newer' })
+    await topic.cancel('k')
+    const dead = await topic.list({ state: 'dead' })
+    expect(dead.tasks.map(({ key, superseded }) => [key, superseded])).toEqual([
+      ['k', true],
+      ['k:other', false],
+    ])
+    const seen: string[] = []
+    topic.consume(async ({ payload }) => void seen.push(payload))
+    expect(await topic.dead.replay(which)).toEqual({ replayed: 1, superseded: 1 })
+    await toc.advance(0)
+    expect(seen).toEqual(['of k:other'])
+    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 1, superseded: 0 })
+    await toc.advance(0)
+    expect(seen).toEqual(['of k:other', 'of k'])
   })
 
   it('a second death of a key takes the place of the first', async () => {
@@ -255,7 +280,7 @@ describe('replay', () => {
     )
     let fired = 0
     topic.consume(async () => void fired++)
-    expect(await topic.dead.replay({ tag: 'all' })).toEqual({ replayed: 3_000 })
+    expect(await topic.dead.replay({ tag: 'all' })).toEqual({ replayed: 3_000, superseded: 0 })
     await toc.advance(0)
     expect(fired).toBe(3_000)
   })
@@ -282,6 +307,6 @@ describe('purge', () => {
     await kill(toc, topic, ['k'])
     await topic.dead.purge({ all: true })
     expect(await topic.get('k')).toBeNull()
-    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 0 })
+    expect(await topic.dead.replay({ keys: ['k'] })).toEqual({ replayed: 0, superseded: 0 })
   })
 })

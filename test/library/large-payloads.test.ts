@@ -31,7 +31,7 @@ function hesitantTocsin() {
   return { toc, topic: toc.topic<string>('t'), given, answer: () => answers.open() }
 }
 
-/** Resolves when `count` no longer changes: whoever could act in a turn of the event loop has acted. */
+/** Resolves when `count` no longer changes: everything that could act in a turn of the event loop has acted. */
 async function settled(count: () => number): Promise<void> {
   for (let before = -1, calmTurns = 0; calmTurns < 10;) {
     await systemClock.turn()

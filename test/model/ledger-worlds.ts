@@ -14,7 +14,7 @@ import { systemRandom } from '../../src/random.ts'
 import { VirtualClock } from '../../src/testing/virtual-clock.ts'
 import { START_MS } from '../contract/memory-harness.ts'
 import { unwatchedTurn } from '../contract/redis-virtual-clock.ts'
-import type { PostgresServer } from '../real-servers/postgres-server.ts'
+import { pooled, type PostgresServer } from '../real-servers/postgres-server.ts'
 import type { Source } from './sequences.ts'
 
 export type Plant = (sound: Ledger) => Ledger
@@ -81,7 +81,7 @@ export async function openPostgresSource(server: PostgresServer): Promise<Source
   const url = await server.createDatabase()
   // A plan that is made while the tables are empty would be a sequential scan.
   const options = '-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off'
-  const pool = new pg.Pool({ connectionString: url, max: 2, Client: PreparingClient, options })
+  const pool = pooled(url, { max: 2, Client: PreparingClient, options })
   const ledger = await openPostgres(
     checkPostgresOptions({ pool }),
     { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },

@@ -25,7 +25,7 @@ const EVERYWHERE = {
   schedule: ['created', 'kept', 'kept in flight', 'replaced', 'replaced in flight'],
   cancel: ['cancelled', 'in-flight', 'not-found'],
   reschedule: ['rescheduled', 'in-flight', 'not-found'],
-  replay: ['replayed', 'live', 'not-found'],
+  replay: ['replayed', 'live', 'superseded', 'not-found'],
   purge: ['purged', 'not-found'],
   begin: ['true', 'false'],
   find: ['live', 'dead'],

@@ -30,10 +30,16 @@ export function sameClaimed<P extends Port>(
 
 function sameView<P extends Port>(what: string, run: Run<P>, view: EntryView | null, task: Task): void {
   if (view === null) throw new Error(`${what}: not found, the model says ${task.state}`)
-  const { state, createdMs, updatedMs, lastError, deadCause } = view
-  const actual = { ...shown(view as ClaimedTask), state, createdMs, lastError, deadCause }
+  const { state, createdMs, updatedMs, lastError, deadCause, superseded } = view
+  const actual = { ...shown(view as ClaimedTask), state, createdMs, lastError, deadCause, superseded }
   const { error, cause } = task
-  const told = { state: task.state, createdMs: task.createdMs, lastError: error, deadCause: cause }
+  const told = {
+    state: task.state,
+    createdMs: task.createdMs,
+    lastError: error,
+    deadCause: cause,
+    superseded: task.state === 'dead' ? task.superseded : undefined,
+  }
   same(what, actual, { ...shown(task), ...told })
   // If the wall clock was set back, a task may have been updated before it was created.
   legal(`${what}, updated`, Number.isSafeInteger(updatedMs), updatedMs)

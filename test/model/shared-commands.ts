@@ -1,7 +1,7 @@
 /** Commands that mean the same to a timetable and to a ledger. */
 import fc from 'fast-check'
 import { PRIORITIES } from '../../src/task.ts'
-import type { NewEntry, Place } from '../../src/timetable.ts'
+import type { NewEntry, Place, Replayable } from '../../src/timetable.ts'
 import type { RingTime } from '../../src/values/ring-time.ts'
 import type { Hint } from '../../src/hint-table.ts'
 import { findAll, hintOf, learn, lookAt, sameBooks, sameCounts } from './looking.ts'
@@ -39,6 +39,8 @@ const entryArb = fc.record({
 // One after the other, also where a key comes twice.
 const entriesArb = fc.array(entryArb, { minLength: 1, maxLength: 3 })
 
+const replayableArb = fc.constantFrom<Replayable>('any', 'newest')
+
 const whenArb: fc.Arbitrary<RingTime> = fc.record({
   kind: fc.constantFrom('at', 'delay', 'shift'),
   ms: msArb,
@@ -64,9 +66,11 @@ export function sharedCommands<P extends Port>(): fc.Arbitrary<Command<P>>[] {
     ...times(6, command('schedule', fc.tuple(entriesArb, quantumArb), schedule<P>)),
     command('cancel', someArb, cancel<P>, onceScheduled),
     command('cancel', aboutArb('held'), cancelOne, whileHeld),
+    // The newer task of a key that has a dead one.
+    command('cancel', aboutArb('dead'), cancelOne, onceDead),
     command('reschedule', fc.tuple(someArb, whenArb, quantumArb), reschedule<P>, onceScheduled),
-    ...times(2, command('replay', aboutArb('dead'), replay<P>, onceDead)),
-    command('replay', aboutArb('any'), replay<P>, onceScheduled),
+    ...times(2, command('replay', fc.tuple(aboutArb('dead'), replayableArb), replay<P>, onceDead)),
+    command('replay', fc.tuple(aboutArb('any'), replayableArb), replay<P>, onceScheduled),
     command('purge', aboutArb('dead'), purge<P>, onceScheduled),
     command('get', placeArb, lookAt<P>, onceScheduled),
     command('find', fc.constantFrom(...CELLS), findAll<P>, onceScheduled),
@@ -140,12 +144,16 @@ async function reschedule<P extends Port>(
   await learn(model, run)
 }
 
-async function replay<P extends Port>(model: TaskModel, run: Run<P>, about: About): Promise<void> {
+async function replay<P extends Port>(
+  model: TaskModel,
+  run: Run<P>,
+  [about, which]: [About, Replayable],
+): Promise<void> {
   const place = placeOf(model, about)
-  const answer = (await run.port.replay(run.topic, [place]))[0]!
+  const answer = (await run.port.replay(run.topic, [place], which))[0]!
   const outcome = typeof answer === 'string' ? answer : answer.outcome
   const what = `replay(${place.key})`
-  same(what, outcome, model.replay(place))
+  same(what, outcome, model.replay(place, which))
   run.note(`replay ${outcome}`)
   if (typeof answer === 'string') return
   sameHint(what, answer, outcome === 'replayed' ? hintOf(model.live.get(place.key)!) : null)

@@ -5,7 +5,7 @@
 import { poisonText } from '../../src/values/rescue.ts'
 import type { ClaimVerdict, LedgerClaimRequest, LedgerSettlement } from '../../src/ledger.ts'
 import type { DeadCause, Priority, State } from '../../src/task.ts'
-import type { Books, NewEntry, Place } from '../../src/timetable.ts'
+import type { Books, NewEntry, Place, Replayable, ReplayAnswer } from '../../src/timetable.ts'
 import type { RingTime } from '../../src/values/ring-time.ts'
 
 /** One claim: of several tasks on a timetable, of one task in a ledger. Its lease ends by the steady clock. */
@@ -38,6 +38,8 @@ export interface Task extends Place {
   marked: boolean
   error: string | null
   cause: DeadCause | null
+  /** Dead, and its key was scheduled again since. */
+  superseded: boolean
 }
 
 export const isSuspect = ({ lost }: Task): boolean => lost >= 2
@@ -87,7 +89,9 @@ export class TaskModel {
     const times = { dueMs, ringMs: dueMs, ringMaxMs: dueMs, createdMs: this.nowMs }
     const claim = { hold: null, begun: false, marked: false, failures: 0, lost: 0, deliveries: 0 }
     const fixed = { key, cell, body, priority, tags: tags ?? [], id: null, error: null, cause: null }
-    this.live.set(key, { ...fixed, ...claim, ...times, state: 'pending' })
+    const grave = this.graves.get(key)
+    if (grave !== undefined) grave.superseded = true
+    this.live.set(key, { ...fixed, ...claim, ...times, state: 'pending', superseded: false })
     return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
   }
 
@@ -184,14 +188,22 @@ export class TaskModel {
     return isLegal
   }
 
-  replay({ key }: Place): 'replayed' | 'live' | 'not-found' {
+  replay({ key }: Place, which: Replayable): ReplayAnswer {
     const task = this.graves.get(key)
     if (task === undefined) return 'not-found'
     if (this.live.has(key)) return 'live'
+    if (task.superseded && which === 'newest') return 'superseded'
     this.graves.delete(key)
     this.live.set(key, task)
     this.#wait(task, this.nowMs)
-    Object.assign(task, { dueMs: this.nowMs, failures: 0, lost: 0, error: null, cause: null })
+    Object.assign(task, {
+      dueMs: this.nowMs,
+      failures: 0,
+      lost: 0,
+      error: null,
+      cause: null,
+      superseded: false,
+    })
     return 'replayed'
   }
 

@@ -2,9 +2,9 @@ import { drizzle as overPg, type NodePgDatabase } from 'drizzle-orm/node-postgre
 import { drizzle as overPostgresJs, type PostgresJsDatabase } from 'drizzle-orm/postgres-js'
 import { pgTable, text } from 'drizzle-orm/pg-core'
 import type { MySql2Database } from 'drizzle-orm/mysql2'
-import pg from 'pg'
 import postgresJs from 'postgres'
 import { describe } from 'vitest'
+import { pooled } from '../real-servers/postgres-server.ts'
 import { fromDrizzle } from 'tocsin/drizzle'
 import { type Orm, ormContract } from './contract.ts'
 
@@ -27,7 +27,7 @@ function orm(db: Database, close: () => Promise<void>): Orm<Transaction> {
 
 describe('over pg', () =>
   ormContract(async (url) => {
-    const pool = new pg.Pool({ connectionString: url })
+    const pool = pooled(url)
     return orm(overPg({ client: pool }), () => pool.end())
   }))
 

@@ -7,8 +7,8 @@ import {
   sql,
   type Transaction,
 } from 'kysely'
-import pg from 'pg'
 import { describe } from 'vitest'
+import { pooled } from '../real-servers/postgres-server.ts'
 import { fromKysely } from 'tocsin/kysely'
 import { type Orm, ormContract } from './contract.ts'
 
@@ -19,7 +19,7 @@ interface Tables {
 /** With plugins that rename columns and read JSON: what they make of answers is not for us. */
 const opened = (url: string) =>
   new Kysely<Tables>({
-    dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) }),
+    dialect: new PostgresDialect({ pool: pooled(url) }),
     plugins: [new CamelCasePlugin(), new ParseJSONResultsPlugin()],
   })
 

@@ -409,8 +409,8 @@ export const ledgerBugs: readonly LedgerBug[] = [
     name: 'who is replayed is not told to the timetable',
     caughtBy: 'dead: a dead task lives again under its id, due now, without its failures',
     plant: simply((sound) => ({
-      replay: async (topic, places) =>
-        (await sound.replay(topic, places)).map((one) => ({ ...one, hint: null })),
+      replay: async (topic, places, which) =>
+        (await sound.replay(topic, places, which)).map((one) => ({ ...one, hint: null })),
     })),
   },
   {

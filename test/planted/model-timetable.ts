@@ -79,11 +79,11 @@ export const timetableBugs: readonly PlantedBug<Timetable>[] = [
     name: 'a replay takes the place of a live task',
     plant: (sound) =>
       wrap(sound, {
-        async replay(topic, places) {
-          const answers = await sound.replay(topic, places)
+        async replay(topic, places, which) {
+          const answers = await sound.replay(topic, places, which)
           if (answers[0] !== 'live') return answers
           await sound.cancel(topic, places)
-          return sound.replay(topic, places)
+          return sound.replay(topic, places, which)
         },
       }),
   },

@@ -51,6 +51,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'no token check in the file: an old settle ends the new claim',
+    firstSeed: 2,
     file: 'src/ledgers/sqlite/write-statements.js',
     find: 'WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`',
     replace: 'WHERE ${AT} AND (? IS NOT NULL OR ? IS NULL) RETURNING tags`',
@@ -115,7 +116,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'if (this.#epoch !== null && epoch !== this.#epoch)',
     replace: 'if (false)',
     composition: 'center',
-    firstSeed: 5,
+    firstSeed: 7,
   },
   {
     name: 'nothing is reconciled when the timetable is back',
@@ -138,7 +139,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'AND session IS NULL AND ring_ms <= ? AND lost < ?',
     replace: 'AND (ring_ms <= ? OR 1) AND lost < ?',
     composition: 'embedded',
-    firstSeed: 16,
+    firstSeed: 18,
   },
   {
     name: 'live claims are ignored',
@@ -153,7 +154,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'const extension = ledger.extend(at.topic, places, claim.stamp, leaseMs);',
     replace: "const extension = Promise.resolve(places.map(() => 'extended'));",
     composition: 'center',
-    firstSeed: 6,
+    firstSeed: 8,
   },
   {
     name: 'a stamp that was given before is used again',
@@ -162,7 +163,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'if (false)',
     composition: 'center',
     faults: ['cut-timetable', 'step-timetable', 'step-ledger'],
-    firstSeed: 60,
+    firstSeed: 74,
   },
   {
     name: 'a lost answer is sent again, whatever it was',
@@ -201,7 +202,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     find: 'this.#statements.mark.run(topic, row.cell, row.key);',
     replace: '',
     composition: 'embedded',
-    firstSeed: 6,
+    firstSeed: 7,
   },
   {
     name: "'keep' replaces",
@@ -219,6 +220,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'dead one attempt too early',
+    firstSeed: 2,
     file: 'src/consume/verdict.js',
     find: 'if (failures >= retry.maxAttempts)',
     replace: 'if (failures >= retry.maxAttempts - 1)',
@@ -226,6 +228,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'dead one attempt too late',
+    firstSeed: 10,
     file: 'src/consume/verdict.js',
     find: 'if (failures >= retry.maxAttempts)',
     replace: 'if (failures > retry.maxAttempts)',
@@ -293,6 +296,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'silence counts although the listening process was itself cut off',
+    firstSeed: 7,
     file: LIVENESS,
     find: 'Math.min(nowMs - this.#lookedMs, WATCHED_MS_MAX)',
     replace: 'nowMs - this.#lookedMs',
@@ -341,6 +345,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   },
   {
     name: 'cards are read once',
+    firstSeed: 3,
     file: 'src/cluster/members.js',
     find: 'this.#cards.get(id)?.edition !== edition',
     replace: 'this.#cards.get(id) === undefined',
@@ -368,7 +373,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'this.#board.change(topic, version, { ...change, changeId: this.#random.uniqueId() });',
     composition: 'alone',
     faults: ['noise-ledger'],
-    firstSeed: 23,
+    firstSeed: 41,
   },
   {
     name: 'a change whose answers are all lost is said to have failed',
@@ -444,7 +449,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'if (true)',
     composition: 'alone',
     isPulled: true,
-    firstSeed: 16,
+    firstSeed: 23,
   },
   {
     name: 'one is prolonged, and all that were claimed with it',
@@ -481,7 +486,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'settleOutcomeOf(verdict, 0,',
     composition: 'center',
     isPulled: true,
-    firstSeed: 4,
+    firstSeed: 7,
   },
   {
     name: 'a pause forgets the tasks that a batch has gathered',
@@ -491,7 +496,7 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'redis',
     configEveryMs: 1_000,
     isBatched: true,
-    firstSeed: 10,
+    firstSeed: 15,
   },
   {
     name: 'a batch handler gets each claim by itself',
@@ -521,6 +526,6 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'nowMs',
     composition: 'redis',
     faults: ['crash'],
-    firstSeed: 31,
+    firstSeed: 51,
   },
 ]

@@ -237,9 +237,9 @@ export const plantedBugs: readonly PlantedBug[] = [
           changedBySomethingElse(places)
           return sound.reschedule(topic, places, when, mergeMs)
         },
-        replay(topic, places) {
+        replay(topic, places, which) {
           changedBySomethingElse(places)
-          return sound.replay(topic, places)
+          return sound.replay(topic, places, which)
         },
         settle(at, settlements) {
           changedBySomethingElse([{ key: '', cell: at.cell }])
@@ -320,8 +320,8 @@ export const plantedBugs: readonly PlantedBug[] = [
           for (const one of entries) latest.set(`${topic}/${one.key}`, one)
           return sound.schedule(topic, entries, mergeMs)
         },
-        async replay(topic, places) {
-          const answers = await sound.replay(topic, places)
+        async replay(topic, places, which) {
+          const answers = await sound.replay(topic, places, which)
           for (const [n, { key }] of places.entries()) {
             const one = latest.get(`${topic}/${key}`)
             if (answers[n] === 'replayed' && one !== undefined)

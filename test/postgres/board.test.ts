@@ -1,6 +1,5 @@
 /** What is particular to the board in PostgreSQL: what a beat costs, and what commits in another order than it began. */
 import { setTimeout as wait } from 'node:timers/promises'
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Board } from '../../src/board.ts'
 import { BOARD } from '../../src/ledgers/postgres/statements/board.ts'
@@ -9,7 +8,13 @@ import type { PostgresLedger } from '../../src/ledgers/postgres/ledger.ts'
 import { card, change, changed, heartbeatOf, token } from '../contract/board/helpers.ts'
 import { openWithBoard } from '../contract/postgres-board-harness.ts'
 import { startPgBouncer } from '../real-servers/pgbouncer.ts'
-import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import {
+  connected,
+  type PostgresServer,
+  sql,
+  startPostgres,
+  pooled,
+} from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -79,7 +84,7 @@ test('beats touch no index and leave nothing behind', { timeout: 60_000 }, async
 
 test('a beat is one statement, and finds its own card by the index', async () => {
   const url = await server.createDatabase()
-  const pool = new pg.Pool({ connectionString: url, max: 3 })
+  const pool = pooled(url, { max: 3 })
   const ledger = await openWithBoard({ pool })
   let statements = 0
   pool.on('acquire', () => void statements++)
@@ -167,7 +172,7 @@ test(
 )
 
 test('a pool of one connection is left to those who work', async () => {
-  const pool = new pg.Pool({ connectionString: await server.createDatabase(), max: 1 })
+  const pool = pooled(await server.createDatabase(), { max: 1 })
   const ledger = await openWithBoard({ pool })
   let news = 0
   ledger.board.listen(() => void news++)

@@ -1,8 +1,7 @@
 /** `{ transaction: true }`: what a handler writes through `tx` and the outcomes of its tasks are one commit. */
-import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin, type Topic, type TransactionContext } from 'tocsin'
-import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 
 let server: PostgresServer
@@ -349,7 +348,7 @@ test('refused where a handler cannot be waited for inside a transaction', async 
 
 test('of a pool that is yours, handlers take half at most', async () => {
   const { postgres } = await import('tocsin/postgres')
-  const pool = new pg.Pool({ connectionString: await server.createDatabase(), max: 4 })
+  const pool = pooled(await server.createDatabase(), { max: 4 })
   const toc = await Tocsin.open({ ledger: postgres({ pool }), logger: false })
   try {
     const topic = toc.topic<number>('t')

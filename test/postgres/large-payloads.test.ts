@@ -1,11 +1,11 @@
 /** No statement has more than a bounded size of payloads, in either direction. */
-import pg from 'pg'
+import type pg from 'pg'
 import { Tocsin } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BATCH_BYTES_MAX } from '../../src/lib/batch-max.ts'
 import { PAYLOAD_BYTES_MAX } from '../../src/values/payload.ts'
-import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 
 const PAYLOAD = 'x'.repeat(60_000)
 const COUNT = 100
@@ -20,7 +20,7 @@ afterAll(() => server.stop())
 
 /** A pool that notes the size of the values it sends and of the rows it receives. */
 async function measuredPool() {
-  const pool = new pg.Pool({ connectionString: await server.createDatabase(), max: 8 })
+  const pool = pooled(await server.createDatabase(), { max: 8 })
   const sent: number[] = []
   const received: number[] = []
   const sizeOf = (values: readonly unknown[]) =>

@@ -1,5 +1,4 @@
 /** Somebody's open transaction has a task that is held: what waits for it, and what must not. */
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
 import { systemClock } from '../../src/clock.ts'
@@ -7,8 +6,15 @@ import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions, type PostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
+import { LAST_INSTANT_MS } from '../../src/values/instant.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
-import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import {
+  connected,
+  type PostgresServer,
+  sql,
+  startPostgres,
+  pooled,
+} from '../real-servers/postgres-server.ts'
 import { untilLockWaiters } from './lock-waiters.ts'
 
 const TOPIC = 'locked'
@@ -33,6 +39,14 @@ async function openLedger(options: PostgresOptions, callTimeoutMs: number) {
 }
 const started = async (url: string) =>
   (await sql<{ started: number }>(url, 'SELECT started FROM tocsin.live WHERE key = $1', [A]))[0]?.started
+const EVERY = {
+  tag: null,
+  prefix: null,
+  dueFromMs: 0,
+  dueToMs: LAST_INSTANT_MS,
+  limit: 10,
+  after: null,
+} as const
 const LOCK = 'SELECT FROM tocsin.live WHERE key = $1 FOR UPDATE'
 
 test('begin fails in words of ours', async () => {
@@ -49,7 +63,7 @@ test('begin fails in words of ours', async () => {
 
 test('begin waited for a connection first: it does not take effect after its deadline', async () => {
   const url = await server.createDatabase()
-  const pool = new pg.Pool({ connectionString: url, max: 2 })
+  const pool = pooled(url, { max: 2 })
   const ledger = await openLedger({ pool }, 1_000)
   await using client = await connected(url)
   await client.query('BEGIN')
@@ -233,4 +247,71 @@ test('a settle that has to wait twice, for one transaction and then for the next
   await two.query('COMMIT')
   expect(await settling).toEqual([{ answer: 'settled', hint: null }])
   await ledger.close()
+})
+
+test('a replay of the newest waits for a transaction that schedules and cancels the key, and passes it over', async () => {
+  const url = await server.createDatabase()
+  const ledger = await openLedger({ url }, 5_000)
+  await using client = await connected(url)
+  const dead = { kind: 'dead', cause: 'handler', error: 'no', failed: false } as const
+  await ledger.settle(TOPIC, [{ ...place(A), stamp: 1, outcome: dead }])
+  await client.query('BEGIN')
+  const transaction = ledger.within(client)
+  await transaction.schedule(TOPIC, [entry(A)], 0)
+  // It began before the newer task was there, and goes on after that one has ended.
+  const replaying = ledger.replay(TOPIC, [place(A)], 'newest')
+  await untilLockWaiters(url, 1)
+  await transaction.cancel(TOPIC, [place(A)])
+  await client.query('COMMIT')
+  const answers = await replaying
+  const live = await ledger.get(TOPIC, place(A))
+  await ledger.close()
+  expect(answers).toEqual([{ outcome: 'superseded', hint: null }])
+  expect(live).toMatchObject({ state: 'cancelled' })
+})
+
+test('a task is newer than a dead one that came and died while its schedule waited for a lock', async () => {
+  const url = await server.createDatabase()
+  const ledger = await openLedger({ url }, 5_000)
+  await using holder = await connected(url)
+  await using waiter = await connected(url)
+  const [first = '', second = ''] = [A, B].toSorted((a, b) => (a < b ? -1 : 1))
+  await holder.query('BEGIN')
+  await ledger.within(holder).schedule(TOPIC, [entry(first)], 0)
+  await waiter.query('BEGIN')
+  const waiting = ledger.within(waiter).schedule(TOPIC, [entry(first), entry(second)], 0)
+  await untilLockWaiters(url, 1)
+  await ledger.schedule(TOPIC, [entry(second)], 0)
+  const claim = { stamp: 2, leaseMs: 60_000, nowMs: await ledger.nowMs(), alone: true }
+  await ledger.claim(TOPIC, claim, [place(second)])
+  const dead = { kind: 'dead', cause: 'handler', error: 'no', failed: false } as const
+  expect(await ledger.settle(TOPIC, [{ ...place(second), stamp: 2, outcome: dead }])).toMatchObject([
+    { answer: 'settled' },
+  ])
+  await holder.query('COMMIT')
+  await waiting
+  await waiter.query('COMMIT')
+  const diedMs = (await ledger.list(TOPIC, { ...EVERY, state: 'dead' }))[0]?.updatedMs ?? 0
+  await expect.poll(() => ledger.nowMs()).toBeGreaterThan(diedMs)
+  await ledger.cancel(TOPIC, [place(second)])
+  const answers = await ledger.replay(TOPIC, [place(second)], 'newest')
+  await ledger.close()
+  expect(answers).toEqual([{ outcome: 'superseded', hint: null }])
+})
+
+test("a locked key with 'keep' does not make other keys of the same turn take effect twice", async () => {
+  const url = await server.createDatabase()
+  const ledger = await openLedger({ url }, 5_000)
+  await using client = await connected(url)
+  await client.query('BEGIN')
+  await client.query(LOCK, [A])
+  const keeping = ledger.schedule(TOPIC, [{ ...entry(A), onConflict: 'keep' }], 0)
+  const replacing = ledger.schedule(TOPIC, [entry(B)], 0)
+  await untilLockWaiters(url, 1)
+  // Real time: long enough for the statement to give up its lock and to be sent again.
+  await sleep(300)
+  await client.query('ROLLBACK')
+  const [[kept], [created]] = await Promise.all([keeping, replacing])
+  await ledger.close()
+  expect([kept?.outcome, created?.outcome]).toEqual(['kept', 'created'])
 })

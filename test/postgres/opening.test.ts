@@ -1,10 +1,9 @@
 /** What can be wrong with a PostgreSQL, or with what is said about it: told clearly, by a code, without secrets. */
-import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
 import { freePort } from '../real-servers/free-port.ts'
-import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -33,6 +32,8 @@ describe('what is said', () => {
     ['no URL', 'postgres:localhost', 'bad-option'],
     ['partitions that are no power of two', 'postgres://localhost/d?partitions=3', 'bad-option'],
     ['partitions that are no number', 'postgres://localhost/d?partitions=x', 'bad-option'],
+    ['a misspelt schema', 'postgres://localhost/d?sslmode=disable&shema=timers', 'bad-option'],
+    ['misspelt partitions', 'postgres://localhost/d?partition=8', 'bad-option'],
     ['no database at all', [], 'bad-option'],
     ['a file among several', ['postgres://localhost/d', 'sqlite:./t.db'], 'bad-option'],
   ])('%s', async (_, ledger, code) => {
@@ -110,7 +111,7 @@ describe('what is at the other end', () => {
 })
 
 test('a pool of the user is used, and not ended', async () => {
-  const pool = new pg.Pool({ connectionString: await server.createDatabase(), max: 3 })
+  const pool = pooled(await server.createDatabase(), { max: 3 })
   const toc = await Tocsin.open({ ledger: postgres({ pool }), logger: false })
   await toc.topic('t').schedule({ key: 'a', delay: '1h', payload: 1 })
   await toc.close()

@@ -16,7 +16,7 @@ import type { ListQuery } from '../../src/timetable.ts'
 import { LAST_INSTANT_MS } from '../../src/values/instant.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
-import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 
 const ROWS = isLong ? 10_000_000 : 200_000
 
@@ -166,6 +166,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'name text': 'large',
   'not_after_ms bigint': null,
   'notify_within_ms bigint': 0,
+  'only_newest boolean': true,
   'patch text': '{}',
   'payload text': '',
   'poison_format text': '%s',
@@ -376,7 +377,7 @@ test.each([1, 8])(
   'planned when the tables were empty, %i partitions: as quick when they are full',
   async (partitions) => {
     const url = await server.createDatabase()
-    const pool = new pg.Pool({ connectionString: url, max: 2 })
+    const pool = pooled(url, { max: 2 })
     const { postgres } = await import('../../src/entry/postgres.ts')
     const toc = await Tocsin.open({ ledger: postgres({ pool, partitions }), logger: false })
     try {

@@ -2,10 +2,9 @@
  * The recipe of docs/transactions.md: a coupon is redeemed, or it expires; never both, never neither. Both sides write
  * the coupon first and its timer second, each in one transaction.
  */
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Tocsin } from 'tocsin'
-import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 import { startRedis } from '../real-servers/redis-server.ts'
 
 const COUPONS = 5_000
@@ -44,7 +43,7 @@ test.each(['PostgreSQL alone', 'PostgreSQL with Redis'])(
       { transaction: true },
     )
 
-    const pool = new pg.Pool({ connectionString: url, max: REDEEMERS })
+    const pool = pooled(url, { max: REDEEMERS })
     const outcomes = new Map<string, number>()
     const redeem = async (id: string): Promise<void> => {
       const client = await pool.connect()

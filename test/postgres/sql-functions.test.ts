@@ -1,5 +1,5 @@
 /** `tocsin.schedule`, `cancel` and `reschedule`: what SQL says does what the library does, and is refused as it refuses. */
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TocsinError, Tocsin, type Topic } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
@@ -12,7 +12,7 @@ import { MIGRATIONS } from '../../src/ledgers/postgres/migrations.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from '../../src/ledgers/postgres/sql-functions.ts'
 import { SQL_STATES, type SqlErrorCode } from '../../src/ledgers/postgres/sql-states.ts'
 import { read } from '../docs/markdown.ts'
-import { type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, sql, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 import { startRedis } from '../real-servers/redis-server.ts'
 
 let server: PostgresServer
@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose](), 60_000)
 beforeEach(async () => {
   url = await server.createDatabase()
-  pool = new pg.Pool({ connectionString: url })
+  pool = pooled(url)
   toc = await Tocsin.open({ ledger: postgres({ pool }), logger: false })
   topic = toc.topic('shop')
   // From now on the database knows the topic.

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Tocsin, type Topic } from 'tocsin'
 import { postgres } from 'tocsin/postgres'
-import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type PostgresServer, startPostgres, pooled } from '../real-servers/postgres-server.ts'
 
 let server: PostgresServer
 let pool: pg.Pool
@@ -16,7 +16,7 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(() => server[Symbol.asyncDispose](), 60_000)
 beforeEach(async () => {
-  pool = new pg.Pool({ connectionString: await server.createDatabase() })
+  pool = pooled(await server.createDatabase())
   toc = await Tocsin.open({ ledger: postgres({ pool }), logger: false })
   topic = toc.topic<number>('tx')
   client = await pool.connect()

@@ -96,6 +96,16 @@ export async function connected(url: string): Promise<pg.Client & AsyncDisposabl
   return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() })
 }
 
+/**
+ * Returns a pool for the caller to end. Its `end` resolves before the connections are closed: if the server or the database
+ * goes away at that moment, the pool emits an error, which would end the process without a listener.
+ */
+export function pooled(url: string, options: pg.PoolConfig = {}): pg.Pool {
+  const pool = new pg.Pool({ connectionString: url, ...options })
+  pool.on('error', () => {})
+  return pool
+}
+
 /** Returns the path of a program, by the rows of scripts/provision.mjs: Debian keeps servers away from PATH. */
 export async function programPath(program: string): Promise<string> {
   const { NEEDED, find } = (await import(

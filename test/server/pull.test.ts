@@ -132,7 +132,10 @@ describe('outcomes', () => {
     }
     const got = await server.get(`${t}/tasks/a`)
     expect(got.json).toMatchObject({ state: 'dead', deadCause: 'attempts', lastError: 'no luck 2' })
-    expect((await server.post(`${t}/dead/replay`, { keys: ['a'] })).json).toEqual({ replayed: 1 })
+    expect((await server.post(`${t}/dead/replay`, { keys: ['a'] })).json).toEqual({
+      replayed: 1,
+      superseded: 0,
+    })
     const [task] = (await server.post(`${t}/claim`, { wait: '10s' })).json.tasks
     await server.post(`${t}/settle`, {
       tasks: [{ key: 'a', token: task.token, outcome: 'dead', reason: 'enough' }],

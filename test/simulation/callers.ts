@@ -221,6 +221,11 @@ export class Callers {
     const { key } = this.#parts.chance.pick(dead)
     // The key has a live task again: replaying or purging the dead one must not touch it.
     if (this.#parts.chance.is(0.4)) await this.#schedule(life, key)
+    if (op === 'replay' && this.#parts.chance.is(0.3)) {
+      // A newer task of the key that was cancelled supersedes the dead one as well as a live one does.
+      if (this.#parts.chance.is(0.5)) await this.#cancel(life, key)
+      return quietly(life.topic.dead.replay({ all: true }))
+    }
     await this.#call(life, op, key, null, null, async () => {
       if (op === 'purge') {
         const { purged } = await life.topic.dead.purge({ keys: [key] })

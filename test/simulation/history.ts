@@ -37,7 +37,8 @@ export interface CallEvent extends Happened {
   readonly onConflict: OnConflict | null
 }
 
-export type Op = 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'purge' | 'get'
+/** 'replay-newest' is a sweep over dead tasks: it has no calls of its own for each key. */
+export type Op = 'schedule' | 'cancel' | 'reschedule' | 'replay' | 'replay-newest' | 'purge' | 'get'
 
 /** It answered. A call without one is under way for ever: its process died, or the promise is lost. */
 export interface ReturnEvent extends Happened {

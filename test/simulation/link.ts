@@ -102,9 +102,7 @@ export class Link {
         }
         isSent = true
         if (fate === 'lost-request') return
-        const notAfterMs = isExpiring
-          ? recordClock.now() + Math.floor(deadlineMs - clock.monotonicNow())
-          : Number.POSITIVE_INFINITY
+        const notAfterMs = isExpiring ? recordClock.at(deadlineMs) : Number.POSITIVE_INFINITY
         const arrives = () => {
           const serverMs = serverNow()
           const hear = (say: () => void) =>

@@ -15,6 +15,7 @@ export class ProcessClock implements Clock {
   #wallOffsetMs: number
   #state: 'runs' | 'stopped' | 'dead' = 'runs'
   #waiting: (() => void)[] = []
+  #waitingTurns: (() => void)[] = []
 
   constructor(world: WorldClock, skewMs = 0, driftPpm = 0) {
     this.#world = world
@@ -46,7 +47,14 @@ export class ProcessClock implements Clock {
   }
 
   turn(): Promise<void> {
-    return new Promise((resolve) => this.#world.turn(() => this.reach(resolve)))
+    return new Promise((resolve) => this.#turn(resolve))
+  }
+
+  #turn(go: () => void): void {
+    this.#world.turn(() => {
+      if (this.#state === 'runs') go()
+      else if (this.#state === 'stopped') this.#waitingTurns.push(go)
+    })
   }
 
   /** Something comes from outside: now, or when the process goes on, or never. */
@@ -67,13 +75,19 @@ export class ProcessClock implements Clock {
     if (this.#state !== 'stopped') return
     this.#state = 'runs'
     const waiting = this.#waiting
+    const waitingTurns = this.#waitingTurns
     this.#waiting = []
+    this.#waitingTurns = []
+    // Turns stay turns: the simulation's clock serves new turns before its next moment, so an old turn that came as a
+    // moment would wait for ever behind a loop of turns.
+    for (const go of waitingTurns) this.#turn(go)
     for (const happen of waiting) this.#world.after(0, () => this.reach(happen))
   }
 
   die(): void {
     this.#state = 'dead'
     this.#waiting = []
+    this.#waitingTurns = []
     for (const forget of this.#timers) forget()
   }
 

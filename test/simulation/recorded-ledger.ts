@@ -9,10 +9,10 @@ import type {
   LedgerTransaction,
   TransactHandler,
 } from '../../src/ledger.ts'
-import type { CancelAnswer, NewEntry, Place } from '../../src/timetable.ts'
+import type { CancelAnswer, NewEntry, Place, Replayable } from '../../src/timetable.ts'
 import { claimOf, overlaid, type Witness } from './recorded-timetable.ts'
 import type { Told, ToldWrite } from './recorder.ts'
-import { scheduleWrite, write } from './recorded-writes.ts'
+import { REPLAY_OPS, scheduleWrite, write } from './recorded-writes.ts'
 
 /** What a caller's transaction wrote becomes true with its commit, and is recorded then. */
 export interface OpenTransaction {
@@ -48,9 +48,9 @@ export function recordedLedger(
     answers.map(({ outcome, dueMs }, i) =>
       write(life, 'reschedule', (places[i] as Place).key, outcome, { dueMs }),
     )
-  const replayed = (places: readonly Place[], answers: readonly LedgerReplayed[]) =>
+  const replayed = (places: readonly Place[], answers: readonly LedgerReplayed[], which: Replayable) =>
     answers.map(({ outcome, hint }, i) =>
-      write(life, 'replay', (places[i] as Place).key, outcome, { dueMs: hint?.ringMs ?? null }),
+      write(life, REPLAY_OPS[which], (places[i] as Place).key, outcome, { dueMs: hint?.ringMs ?? null }),
     )
   const settled = (
     settlements: readonly LedgerSettlement[],
@@ -83,9 +83,9 @@ export function recordedLedger(
       moved(places, answers).forEach(wrote)
       return answers
     },
-    replay: async (topic, places) => {
-      const answers = await ledger.replay(topic, places)
-      replayed(places, answers).forEach(wrote)
+    replay: async (topic, places, which = 'any') => {
+      const answers = await ledger.replay(topic, places, which)
+      replayed(places, answers, which).forEach(wrote)
       return answers
     },
     purge: async (topic, places) => {

@@ -2,7 +2,7 @@ import type { ClaimedTask, ClaimRequest, NewEntry, Place, Settlement } from '../
 import type { TaskStore } from '../../src/store.ts'
 import type { ClaimHolders } from './claim-holders.ts'
 import { type Recorder, type Told, versionOf } from './recorder.ts'
-import { scheduleWrite, write } from './recorded-writes.ts'
+import { REPLAY_OPS, scheduleWrite, write } from './recorded-writes.ts'
 import type { WorldClock } from './world-clock.ts'
 
 export interface Witness {
@@ -51,12 +51,12 @@ export function recordedTimetable(
       })
       return answers
     },
-    replay: async (topic, places) => {
+    replay: async (topic, places, which = 'any') => {
       const nowMs = await table.nowMs()
-      const answers = await table.replay(topic, places)
+      const answers = await table.replay(topic, places, which)
       answers.forEach((outcome, i) => {
         const dueMs = outcome === 'replayed' ? nowMs : null
-        tell(write(life, 'replay', (places[i] as Place).key, outcome, { dueMs }))
+        tell(write(life, REPLAY_OPS[which], (places[i] as Place).key, outcome, { dueMs }))
       })
       return answers
     },

@@ -2,6 +2,9 @@ import type { NewEntry, ScheduleAnswer } from '../../src/timetable.ts'
 import type { WriteEvent } from './history.ts'
 import { type ToldWrite, versionOf } from './recorder.ts'
 
+/** A replay of named keys, or a sweep that passes superseded tasks over. */
+export const REPLAY_OPS = { any: 'replay', newest: 'replay-newest' } as const
+
 /** What a caller's write was, in the words of the history. */
 export function write(
   life: string,

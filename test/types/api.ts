@@ -389,6 +389,7 @@ export type Shapes = [
   Expect<Equal<Rescheduled['dueAt'], Date | null>>,
   Expect<Equal<TaskInfo<string>['deadCause'], 'attempts' | 'handler' | 'poison' | 'payload' | 'late' | null>>,
   Expect<Equal<TaskInfo<string>['id'], string | null>>,
+  Expect<Equal<TaskInfo<string>['superseded'], boolean | undefined>>,
   Expect<Equal<Extract<keyof TaskInfo<string>, 'latenessMs'>, never>>,
   Expect<
     Equal<

@@ -1,6 +1,6 @@
 import type { LedgerRescheduled, LedgerScheduled, LedgerTransaction } from '../../ledger.ts'
 import type { CancelAnswer, CellAddress, NewEntry, Place, Selection } from '../../timetable.ts'
-import { BATCH_BYTES_MAX, BATCH_MAX } from '../../lib/batch-max.ts'
+import { isBatchFull } from '../../lib/batch-max.ts'
 import { byteSizeOf } from '../../lib/byte-size.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { badTx } from '../../values/tx.ts'
@@ -218,7 +218,7 @@ async function inBatches<P extends Place & { readonly body?: string }, A>(
     bytes = 0
   }
   for (const place of places) {
-    if (batch.has(place.key) || batch.size === BATCH_MAX || bytes >= BATCH_BYTES_MAX) await send()
+    if (batch.has(place.key) || isBatchFull(batch.size, bytes)) await send()
     batch.set(place.key, place)
     bytes += byteSizeOf(place.body ?? '')
   }

@@ -1,9 +1,9 @@
 import type { Pool, PoolClient } from 'pg'
-import { type Clock, sleep, withDeadline } from '../../clock.ts'
+import { type Clock, sleepUntil, withDeadline } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import { RecordClock } from '../../lib/record-clock.ts'
 import type { CancelRequests } from './cancel-request.ts'
-import { isLockTimeout, isRetryable, toTocsinError, tooLateAt } from './driver-errors.ts'
+import { hasServerEnded, isLockTimeout, isRetryable, toTocsinError, tooLateAt } from './driver-errors.ts'
 import { asStep } from './prepared-steps.ts'
 import type { Schema } from './schema.ts'
 import type { StatementRunner } from './statement-runner.ts'
@@ -97,18 +97,10 @@ export class Database {
       // At least 1, because PostgreSQL takes a lock_timeout of 0 as no limit.
       lockTimeoutMs: Math.max(1, Math.floor(lockTimeoutMs)),
       transactionId: null,
-      notAfterMs: call.isExpiring === true ? this.#notAfterMs(call) : null,
+      notAfterMs: call.isExpiring === true ? this.recordClock.at(call.deadlineMs) : null,
       notifyWithinMs: this.#notifyWithinMs,
       query: (text, values) => this.query(text, values, call),
     }
-  }
-
-  /**
-   * Returns PostgreSQL's time at the deadline. It may be earlier than the deadline, and is never later, because the
-   * estimate of PostgreSQL's time is never ahead of PostgreSQL.
-   */
-  #notAfterMs({ deadlineMs }: StatementCall): number {
-    return this.recordClock.now() + Math.floor(deadlineMs - this.#clock.monotonicNow())
   }
 
   /**
@@ -169,23 +161,25 @@ export class Database {
     // the process.
     const onError = () => {}
     client.on('error', onError)
+    const takeBack = () => {
+      client.off('error', onError)
+      client.release()
+    }
     try {
       const leftMs = Math.max(0, call.deadlineMs - this.#clock.monotonicNow())
       const late = () => new Error('no answer in time')
       const result = await withDeadline(this.#clock, leftMs, work(client), late)
-      client.off('error', onError)
-      client.release()
+      takeBack()
       return result
     } catch (error) {
       if (isStatementError(error)) {
         // The connection is still usable.
-        client.off('error', onError)
-        client.release()
+        takeBack()
         throw error
       }
       void this.#giveUp(client)
       // Without an answer, the server may still run the statement. Once the server has ended the connection, it cannot.
-      if (call.isExpiring === true && !hasServerEnded(error)) await this.#until(call.deadlineMs)
+      if (call.isExpiring === true && !hasServerEnded(error)) await sleepUntil(this.#clock, call.deadlineMs)
       throw this.#errorOf(error, call, true)
     }
   }
@@ -196,11 +190,6 @@ export class Database {
     await this.#cancels.send(client)
     client.release(true)
     destroy(client)
-  }
-
-  async #until(deadlineMs: number): Promise<void> {
-    const leftMs = deadlineMs - this.#clock.monotonicNow()
-    if (leftMs > 0) await sleep(this.#clock, leftMs)
   }
 
   async #connect(call: StatementCall): Promise<PoolClient> {
@@ -219,8 +208,8 @@ export class Database {
   }
 
   #errorOf(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
-    // Deadlocks, serialization failures, lock timeouts and writes that came too late are returned unchanged, so that the callers of this class can
-    // recognize them.
+    // Deadlocks, serialization failures, lock timeouts and writes that came too late are returned unchanged, so that the
+    // callers of this class can recognize them.
     if (
       !TocsinError.is(error) &&
       isSent &&
@@ -234,12 +223,6 @@ export class Database {
 function isStatementError(error: unknown): boolean {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown }
   return typeof code === 'string' && severity === 'ERROR'
-}
-
-/** Returns true if the server said that it ends the connection. Its statement does not go on. */
-function hasServerEnded(error: unknown): boolean {
-  const { severity } = (error ?? {}) as { severity?: unknown }
-  return severity === 'FATAL' || severity === 'PANIC'
 }
 
 /** Closes the socket at once. A regular end of the connection would wait for the server, possibly for ever. */

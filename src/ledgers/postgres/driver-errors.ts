@@ -71,14 +71,19 @@ export function noOpenTransaction(): TocsinError {
   )
 }
 
+/** Returns true if the server said that it ends the connection. Its statement does not go on. */
+export function hasServerEnded(error: unknown): boolean {
+  const { severity } = (error ?? {}) as { severity?: unknown }
+  return severity === 'FATAL' || severity === 'PANIC'
+}
+
 /**
  * Returns true if the server answered that it did not carry out the statement. Returns false if the connection failed,
  * because then the outcome is unknown.
  */
 export function isStatementRejected(error: unknown): boolean {
   const state = sqlStateOf(error)
-  const severity: unknown = (error as { severity?: unknown } | null)?.severity
-  return state !== '' && severity !== 'FATAL' && severity !== 'PANIC' && !state.startsWith('08')
+  return state !== '' && !hasServerEnded(error) && !state.startsWith('08')
 }
 
 /**

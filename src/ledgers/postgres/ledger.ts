@@ -26,8 +26,10 @@ import type {
   ListQuery,
   NewEntry,
   Place,
+  Replayable,
   Selection,
 } from '../../timetable.ts'
+import type { OnConflict } from '../../task.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import { byteSizeOf } from '../../lib/byte-size.ts'
@@ -107,20 +109,24 @@ export class PostgresLedger implements Ledger {
   }
 
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<LedgerScheduled[]> {
-    const { writes } = this.#parts
-    return this.#batched<NewEntry, LedgerScheduled>(
-      {
-        topic,
-        doing: 'schedule',
-        variant: `${mergeMs}`,
-        way: 'write',
-        makesTopic: true,
-        isRepeatable: false,
-      },
-      entries,
-      (runner, of, items) => writes.schedule(runner, of, items, mergeMs),
-      ({ body }) => byteSizeOf(body),
-    )
+    const { writes, batcher } = this.#parts
+    const kindsOf = (onConflict: OnConflict) =>
+      this.#kindsOf<NewEntry, LedgerScheduled>(
+        {
+          topic,
+          doing: 'schedule',
+          variant: `${onConflict}/${mergeMs}`,
+          way: 'write',
+          makesTopic: true,
+          isRepeatable: false,
+        },
+        (runner, of, items) => writes.schedule(runner, of, items, mergeMs),
+        ({ body }) => byteSizeOf(body),
+      )
+    // One batch must be one statement. 'keep' and 'replace' are two: if only the second one failed, the batch would be
+    // sent again, and its first part would take effect twice.
+    const kinds = { keep: kindsOf('keep'), replace: kindsOf('replace') }
+    return batcher.add(entries, ({ cell, onConflict }) => kindOf(kinds[onConflict], cell))
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
@@ -230,19 +236,20 @@ export class PostgresLedger implements Ledger {
     return this.#parts.handlers.run(work, signal)
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
+  replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<LedgerReplayed[]> {
     const { writes } = this.#parts
     return this.#batched<Place, LedgerReplayed>(
-      { topic, doing: 'replay', way: 'write', isRepeatable: false },
+      { topic, doing: 'replay', variant: which, way: 'write', isRepeatable: false },
       places,
-      (runner, of, items) => writes.replay(runner, of, items),
+      (runner, of, items) => writes.replay(runner, of, items, which),
     )
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {
     const { writes } = this.#parts
     return this.#batched<Place, 'purged' | 'not-found'>(
-      { topic, doing: 'purge', way: 'write', isRepeatable: true },
+      // What is purged is gone for ever. So a lost reply must not be told as an error that says that nothing happened.
+      { topic, doing: 'purge', way: 'write', isRepeatable: false },
       places,
       (runner, of, items) => writes.purge(runner, of, items),
     )
@@ -440,10 +447,7 @@ export class PostgresLedger implements Ledger {
     bytesOf?: (item: I) => number,
   ): Promise<A[]> {
     const kinds = this.#kindsOf(of, work, bytesOf)
-    return this.#parts.batcher.add(
-      items,
-      ({ cell }) => kinds[cell & (STATEMENT_QUEUES - 1)] as BatchKind<I, A>,
-    )
+    return this.#parts.batcher.add(items, ({ cell }) => kindOf(kinds, cell))
   }
 
   #kindsOf<I, A>(
@@ -527,6 +531,11 @@ interface Waiting {
   readonly settlement: LedgerSettlement
   readonly resolve: (answer: LedgerSettled) => void
   readonly reject: (error: unknown) => void
+}
+
+/** Returns the batch kind of a cell. The cells of a topic are divided among STATEMENT_QUEUES queues. */
+function kindOf<I, A>(kinds: readonly BatchKind<I, A>[], cell: number): BatchKind<I, A> {
+  return kinds[cell & (STATEMENT_QUEUES - 1)] as BatchKind<I, A>
 }
 
 /**

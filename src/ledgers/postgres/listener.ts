@@ -90,9 +90,16 @@ export class Listener {
   }
 
   async #connected(): Promise<PoolClient | null> {
+    const { signal } = this.#stop
     const connecting = this.#pool.connect()
+    let onStop = () => {}
+    const stopped = new Promise<null>((resolve) => {
+      onStop = () => resolve(null)
+      if (signal.aborted) resolve(null)
+      else signal.addEventListener('abort', onStop)
+    })
     try {
-      const client = await Promise.race([connecting, this.#stopped()])
+      const client = await Promise.race([connecting, stopped])
       // Null if the listener was closed while it waited for a connection. If the pool provides the connection later,
       // the connection is released.
       if (client === null) connecting.then((late) => late.release()).catch(() => {})
@@ -100,15 +107,10 @@ export class Listener {
     } catch {
       // The error is not logged, because the ledger's own calls fail, too, and report the error.
       return null
+    } finally {
+      // There is one attempt a second during an outage. Listeners of all of them would be a leak.
+      signal.removeEventListener('abort', onStop)
     }
-  }
-
-  #stopped(): Promise<null> {
-    return new Promise((resolve) => {
-      const { signal } = this.#stop
-      if (signal.aborted) resolve(null)
-      else signal.addEventListener('abort', () => resolve(null), { once: true })
-    })
   }
 
   /** Listens until the connection ends. Returns false if notifications do not arrive on this connection. */

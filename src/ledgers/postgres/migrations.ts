@@ -193,6 +193,29 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         END $$;
     `,
   },
+  {
+    name: '007_superseded',
+    sql: () => `
+      -- A newer task of a key supersedes the dead one, and is found as long as its row exists. True for a dead task
+      -- whose newer task was deleted because of its age, and for ended tasks after which the dead one was replayed.
+      ALTER TABLE tocsin.ended ADD COLUMN outranked boolean NOT NULL DEFAULT false;
+
+      -- Fails with serialization_failure if a newer task of the key has ended. A volatile function sees what other
+      -- transactions committed while the statement that calls it runs.
+      CREATE FUNCTION tocsin.check_newest(my_topic integer, my_cell smallint, my_key text, my_generation bigint,
+        my_ended_ms bigint)
+        RETURNS boolean LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $tocsin$
+        BEGIN
+          IF EXISTS (
+            SELECT FROM tocsin.ended n WHERE n.topic = my_topic AND n.cell = my_cell AND n.key = my_key
+              AND (n.generation > my_generation OR n.ended_ms > my_ended_ms) AND NOT n.outranked
+          ) THEN
+            RAISE EXCEPTION 'a newer task of this key has ended' USING ERRCODE = 'serialization_failure';
+          END IF;
+          RETURN true;
+        END $tocsin$;
+    `,
+  },
 ]
 
 /**

@@ -1,7 +1,7 @@
 /** Options of a PostgreSQL ledger. */
 import { CELLS } from '../../values/cell.ts'
 import { describeValue, TocsinError } from '../../errors.ts'
-import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
+import { badOption, checkOptions, nearest, wholeNumber } from '../../values/options.ts'
 import { DEFAULT_PREFIX } from '../../values/prefix.ts'
 import { type Schema, schemaOf } from './schema.ts'
 
@@ -63,6 +63,9 @@ export interface CheckedOptions {
   readonly isEncrypted: boolean
 }
 
+/** The parameters of a URL that are Tocsin's. */
+const OWN_PARAMETERS: readonly string[] = ['partitions', 'schema']
+
 const CONNECTIONS = 10
 const CONNECTIONS_MAX = 1_000
 const LOCAL_HOSTS = new Set(['', 'localhost', '127.0.0.1', '[::1]'])
@@ -90,6 +93,7 @@ export function checkPostgresOptions(given: PostgresOptions, prefix = DEFAULT_PR
     }
   }
   const address = parseUrl(url)
+  refuseMisspelt(address.searchParams)
   const asked = address.searchParams.get('partitions')
   const schema = schemaOf(given.schema ?? address.searchParams.get('schema') ?? undefined, prefix)
   address.searchParams.delete('partitions')
@@ -104,6 +108,19 @@ export function checkPostgresOptions(given: PostgresOptions, prefix = DEFAULT_PR
     where: `PostgreSQL ${hostname === '' ? 'on this machine' : hostname}${port === '' ? '' : `:${port}`}${pathname}${named(schema)}`,
     isLocal: LOCAL_HOSTS.has(hostname) || address.searchParams.get('host')?.startsWith('/') === true,
     isEncrypted: !['', 'disable'].includes(address.searchParams.get('sslmode') ?? ''),
+  }
+}
+
+/**
+ * Other parameters are the driver's, and the driver ignores those that it does not know. A misspelt `schema` would use the
+ * tables of another Tocsin.
+ */
+function refuseMisspelt(parameters: URLSearchParams): void {
+  for (const name of parameters.keys()) {
+    if (OWN_PARAMETERS.includes(name)) continue
+    const near = nearest(name, OWN_PARAMETERS)
+    if (near !== null)
+      throw badOption('url', `unknown parameter ${describeValue(name)}; did you mean '${near}'?`)
   }
 }
 

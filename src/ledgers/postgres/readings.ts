@@ -25,9 +25,9 @@ export class Readings {
 
   async get(topic: string, id: number, { key, cell }: Place): Promise<EntryView | null> {
     const [row] = await this.#ask(READS.get.text, [id, cell, key])
-    const [live, ended] = row as [LiveRow | null, SeenEndedRow | null]
+    const [live, ended, isSuperseded] = row as [LiveRow | null, SeenEndedRow | null, boolean | null]
     if (live !== null) return liveView(topic, live, live.is_claimed)
-    return ended === null ? null : endedView(topic, ended)
+    return ended === null ? null : endedView(topic, ended, isSuperseded === true)
   }
 
   async hints(id: number, places: readonly Place[]): Promise<(Hint | null)[]> {
@@ -64,8 +64,8 @@ export class Readings {
     const state = query.state === null ? -1 : ENDED_STATES.indexOf(query.state as 'done')
     if (state > 0) {
       const { text, values } = listEnded(id, state, query)
-      const rows = (await this.#ask(text, values)) as [SeenEndedRow][]
-      return rows.map(([row]) => endedView(topic, row))
+      const rows = (await this.#ask(text, values)) as [SeenEndedRow, boolean][]
+      return rows.map(([row, isSuperseded]) => endedView(topic, row, isSuperseded))
     }
     const { text, values } = listLive(id, query)
     const rows = (await this.#ask(text, values)) as [LiveRow][]

@@ -644,7 +644,8 @@ WITH t AS MATERIALIZED (
     FROM input i LEFT JOIN judged k ON k.n = i.n WHERE k.n IS NULL;
 
 -- write_replay
--- Makes dead tasks live again, due now, unless their key has a live task.
+-- Makes dead tasks live again, due now, unless their key has a live task. Optionally leaves tasks dead that a newer
+-- task of their key superseded. A task that lives again is the newest of its key.
 -- Sent by: Writes.replay
 --   $1  topic             integer     id of the topic
 --   $2  cells             smallint[]
@@ -653,8 +654,9 @@ WITH t AS MATERIALIZED (
 --   $5  notify_within_ms  bigint      sends a NOTIFY if a task rings within this; 0: never
 --   $6  topic_name        text        payload of the NOTIFY
 --   $7  not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
--- Returns: A row for each dead task: key, whether it lives again, ring_ms, priority.
-PREPARE write_replay (integer, smallint[], text[], integer, bigint, text, bigint) AS
+--   $8  only_newest       boolean     leave superseded tasks dead
+-- Returns: A row for each dead task: key, whether it lives again, ring_ms, priority, whether its key has a live task.
+PREPARE write_replay (integer, smallint[], text[], integer, bigint, text, bigint, boolean) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $4::integer IS NOT NULL
@@ -664,22 +666,42 @@ WITH t AS MATERIALIZED (
       WITH ORDINALITY AS i (cell, key, n)
   ),
   graves AS MATERIALIZED (
-    SELECT e.*, i.now_ms FROM input i JOIN tocsin.ended e
+    SELECT e.*, i.now_ms, $8::boolean AND (e.outranked OR coalesce(
+      (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
+      (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      false)) AS is_passed_over FROM input i JOIN tocsin.ended e
       ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4
     ORDER BY i.cell, i.key FOR UPDATE OF e
   ),
   revived AS (
     INSERT INTO tocsin.live AS l
       (topic, cell, key, generation, due_ms, ring_ms, priority, deliveries, created_ms, updated_ms, tags, body)
-    SELECT topic, cell, key, generation, now_ms, now_ms, priority, deliveries, created_ms, now_ms, tags, body FROM graves
-    ON CONFLICT (topic, cell, key) DO NOTHING RETURNING l.cell, l.key
+    SELECT topic, cell, key, generation, now_ms, now_ms, priority, deliveries, created_ms, now_ms, tags, body
+    FROM graves WHERE NOT is_passed_over
+    -- This statement does not see a newer task that ended after the statement began. The function does, and fails: the
+    -- caller then sends the statement again.
+    ON CONFLICT (topic, cell, key) DO NOTHING RETURNING l.cell, l.key,
+      CASE WHEN $8::boolean THEN (
+        SELECT tocsin.check_newest(g.topic, g.cell, g.key, g.generation, g.ended_ms) FROM graves g
+        WHERE g.cell = l.cell AND g.key = l.key) END
   ),
   emptied AS (
     DELETE FROM tocsin.ended e USING revived r
     WHERE e.topic = $1 AND e.cell = r.cell AND e.key = r.key AND e.state = 4
   ),
+  -- The other tasks of the key that ended. A row that is locked is being deleted.
+  others AS MATERIALIZED (
+    SELECT o.cell, o.key, o.generation FROM graves g JOIN tocsin.ended o
+      ON o.topic = $1 AND o.cell = g.cell AND o.key = g.key AND o.generation <> g.generation AND NOT o.outranked
+    FOR UPDATE OF o SKIP LOCKED
+  ),
+  outranked AS (
+    UPDATE tocsin.ended e SET outranked = true FROM others o JOIN revived r ON r.cell = o.cell AND r.key = o.key
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
+  ),
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
-  SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority,
+  SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority, NOT g.is_passed_over OR coalesce(
+      (SELECT true FROM tocsin.live l WHERE l.topic = $1 AND l.cell = g.cell AND l.key = g.key LIMIT 1), false),
     (SELECT pg_notify('tocsin', $6)::text FROM t
     WHERE $5::bigint > 0 AND (SELECT min(t.now_ms) FROM revived, t) <= t.now_ms + $5::bigint)
   FROM graves g LEFT JOIN revived r ON r.cell = g.cell AND r.key = g.key
@@ -725,7 +747,14 @@ WITH old AS (
   ),
   swept AS (
     DELETE FROM tocsin.ended e USING old o
-    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation RETURNING e.state
+    WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
+    RETURNING e.state, e.cell, e.key, e.generation, e.ended_ms, e.outranked
+  ),
+  -- The dead tasks that these superseded stay superseded.
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM swept s
+    WHERE d.topic = $1 AND d.cell = s.cell AND d.key = s.key AND d.state = 4 AND (s.generation > d.generation OR s.ended_ms > d.ended_ms)
+      AND NOT s.outranked AND NOT d.outranked
   ),
   booked AS (
     INSERT INTO tocsin.tally (topic, done_swept, cancelled_swept, obsolete_swept)
@@ -763,13 +792,16 @@ WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topi
 --   $1  topic  integer   id of the topic
 --   $2  cell   smallint
 --   $3  key    text
--- Returns: One row: the live task and the ended task as JSON, or nulls.
+-- Returns: One row: the live task and the ended task as JSON, or nulls; whether the ended task is superseded.
 PREPARE read_get (integer, smallint, text) AS
-SELECT row_to_json(l), row_to_json(e) FROM (SELECT) AS one
+SELECT row_to_json(l), row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
+      (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
+      (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      false)) FROM (SELECT) AS one
        LEFT JOIN LATERAL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
   created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
        LEFT JOIN LATERAL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
+  array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
          ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true;
 
 -- read_hints
@@ -961,19 +993,22 @@ SELECT row_to_json(l) FROM ((SELECT key, generation, due_ms, ring_ms, priority, 
 --   $9  generation   bigint   of the last task of the page before
 --   $10 limit        bigint
 --   $11 tag          text
--- Returns: A row for each task, as JSON.
+-- Returns: A row for each task: as JSON, and whether it is superseded.
 PREPARE read_list_ended (integer, bigint, bigint, text, text, text, bigint, text, bigint, bigint, text) AS
-SELECT row_to_json(e) FROM ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
+      (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
+      (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      false)) FROM ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+  array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[1] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+  array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[2] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+  array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[3] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\n') AS tags, body FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
+  array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[4] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          ORDER BY ended_ms, key, generation LIMIT $10) AS e;
 

@@ -13,7 +13,7 @@ import type {
 } from '../../ledger.ts'
 import { poisonText } from '../../values/rescue.ts'
 import { ringMsAt } from '../../values/ring-time.ts'
-import type { CancelAnswer, NewEntry, Place } from '../../timetable.ts'
+import type { CancelAnswer, NewEntry, Place, Replayable } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
 import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
@@ -309,6 +309,7 @@ export class Writes {
     runner: StatementRunner,
     topic: TopicName,
     places: readonly Place[],
+    which: Replayable,
   ): Promise<LedgerReplayed[]> {
     const rows = await runner.query(WRITES.replay.text, [
       topic.id,
@@ -317,14 +318,15 @@ export class Writes {
       runner.notifyWithinMs,
       topic.name,
       runner.notAfterMs,
+      which === 'newest',
     ])
-    type Row = [key: string, lives: boolean, ringMs: number, priority: number]
+    type Row = [key: string, lives: boolean, ringMs: number, priority: number, hasLive: boolean]
     const found = new Map((rows as Row[]).map((row) => [row[0], row]))
     return places.map(({ key, cell }): LedgerReplayed => {
       const row = found.get(key)
       if (row === undefined) return { outcome: 'not-found', hint: null }
-      const [, lives, ringMs, priority] = row
-      if (!lives) return { outcome: 'live', hint: null }
+      const [, lives, ringMs, priority, hasLive] = row
+      if (!lives) return { outcome: hasLive ? 'live' : 'superseded', hint: null }
       return { outcome: 'replayed', hint: fresh(key, cell, ringMs, priority) }
     })
   }

@@ -23,6 +23,7 @@ import type {
   ListQuery,
   NewEntry,
   Place,
+  Replayable,
   Selection,
 } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
@@ -118,8 +119,8 @@ export class SqliteLedger implements Ledger {
     return this.#write('settle', topic, settlements)
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    return this.#write('replay', topic, places)
+  replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<LedgerReplayed[]> {
+    return this.#write('replay', topic, places, which)
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {

@@ -126,6 +126,14 @@ export const MIGRATIONS: readonly { readonly name: string; readonly sql: string 
       CREATE TABLE tocsin_token (id TEXT PRIMARY KEY, token TEXT NOT NULL) STRICT, WITHOUT ROWID;
     `,
   },
+  {
+    name: '004_superseded',
+    sql: `
+      -- A newer task of a key supersedes the dead one. Its generation is higher, as long as its row exists. 1 for a dead
+      -- task whose newer task was deleted because of its age, and for a newer task after which the dead one was replayed.
+      ALTER TABLE tocsin_ended ADD COLUMN outranked INTEGER NOT NULL DEFAULT 0;
+    `,
+  },
 ]
 
 /** Migrates the tables, in one transaction. Returns the names of the steps that it ran. */

@@ -11,7 +11,14 @@ import type { StepTime } from './step-time.ts'
 import { CLOCK_STEP_MAX_MS, DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
-import { checkIntact, type EndedRow, endedView, type LiveRow, liveView } from './rows.ts'
+import {
+  checkIntact,
+  endedView,
+  IS_SUPERSEDED,
+  type LiveRow,
+  liveView,
+  type SupersedableRow,
+} from './rows.ts'
 
 interface TopicRow {
   readonly scheduled: number
@@ -41,11 +48,11 @@ export class Readings {
   get(topicName: string, { key, cell }: Place): EntryView | null {
     const topic = this.#topicId(topicName)
     const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-    const ended = row ?? (this.#statements.lastEnded.get(topic, key) as EndedRow | undefined)
+    const ended = row ?? (this.#statements.lastEnded.get(topic, key) as SupersedableRow | undefined)
     if (ended === undefined) return null
     checkIntact(topicName, ended)
     return row === undefined
-      ? endedView(topicName, ended as EndedRow)
+      ? endedView(topicName, ended as SupersedableRow)
       : liveView(topicName, row, this.#isClaimed(row))
   }
 
@@ -201,10 +208,14 @@ export class Readings {
   #listEnded(topicName: string, topic: number, state: number, query: ListQuery): EntryView[] {
     const tagged =
       query.tag === null ? '' : 'AND instr(char(10) || tags || char(10), char(10) || @tag || char(10))'
-    const sql = `SELECT * FROM tocsin_ended WHERE topic = @topic AND state = ${state} ${tagged} ${filtered(query)}
+    const sql = `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM (
+      SELECT * FROM tocsin_ended WHERE topic = @topic AND state = ${state} ${tagged} ${filtered(query)}
       ${query.after === null ? '' : 'AND (ended_ms, key, generation) > (@ringMs, @after, @failures)'}
-      ORDER BY ended_ms, key, generation LIMIT @limit`
-    const rows = this.#database.prepare(sql).safeIntegers(false).all(parameters(topic, query)) as EndedRow[]
+      ORDER BY ended_ms, key, generation LIMIT @limit) AS e`
+    const rows = this.#database
+      .prepare(sql)
+      .safeIntegers(false)
+      .all(parameters(topic, query)) as SupersedableRow[]
     return rows.map((row) => endedView(topicName, row))
   }
 
@@ -293,9 +304,9 @@ function prepareAll(database: Database) {
     topic: prepare('SELECT id FROM tocsin_topic WHERE name = ?').pluck(),
     topics: prepare('SELECT name FROM tocsin_topic ORDER BY name').pluck(),
     row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?'),
-    // SQLite without statistics prefers the primary key, and then reads all ended tasks of the topic.
+    // The index is named for the reason given in rows.ts.
     lastEnded: prepare(
-      `SELECT * FROM tocsin_ended INDEXED BY tocsin_ended_key
+      `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM tocsin_ended e INDEXED BY tocsin_ended_key
       WHERE topic = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1`,
     ),
     hint: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?`),

@@ -4,6 +4,7 @@ import { TocsinError } from '../../errors.ts'
 import type { EntryView } from '../../timetable.ts'
 import {
   type ClaimedRow as PlainClaimedRow,
+  DEAD,
   endedView as plainEndedView,
   liveView as plainLiveView,
   type SeenEndedRow,
@@ -31,6 +32,17 @@ export interface LiveRow extends SeenLiveRow, WaitingRow, Checked {
 }
 
 export type EndedRow = SeenEndedRow & Checked & { readonly cell: number }
+
+/**
+ * An expression that is 1 if the ended task `e` is dead and a newer task of its key supersedes it, and otherwise 0. The
+ * index is named, because SQLite without statistics prefers the primary key, and then reads all ended tasks of the topic.
+ */
+export const IS_SUPERSEDED = `(e.state = ${DEAD} AND (e.outranked
+      OR EXISTS (SELECT 1 FROM tocsin_live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key)
+      OR EXISTS (SELECT 1 FROM tocsin_ended n INDEXED BY tocsin_ended_key WHERE n.topic = e.topic AND n.key = e.key AND n.cell = e.cell
+        AND n.generation > e.generation AND NOT n.outranked)))`
+
+export type SupersedableRow = EndedRow & { readonly is_superseded: number }
 
 export type ClaimedRow = PlainClaimedRow & Checked
 
@@ -69,6 +81,6 @@ export function liveView(topic: string, row: LiveRow, isClaimed: boolean): Entry
   return shown(row, plainLiveView(topic, row, isClaimed))
 }
 
-export function endedView(topic: string, row: EndedRow): EntryView {
-  return shown(row, plainEndedView(topic, row))
+export function endedView(topic: string, row: SupersedableRow): EntryView {
+  return shown(row, plainEndedView(topic, row, row.is_superseded === 1))
 }

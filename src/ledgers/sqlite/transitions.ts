@@ -20,7 +20,7 @@ import type {
 import { LOSSES_OF_A_SUSPECT, poisonText, rescueDelayMs } from '../../values/rescue.ts'
 import { ringMsAt } from '../../values/ring-time.ts'
 import type { DeadCause } from '../../task.ts'
-import type { CancelAnswer, NewEntry, Place } from '../../timetable.ts'
+import type { CancelAnswer, NewEntry, Place, Replayable } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
 import type { StepTime } from './step-time.ts'
@@ -38,7 +38,7 @@ import {
   tagsOf,
   tagsText,
 } from '../rows.ts'
-import { checksumOf, type ClaimedRow, DAMAGED, type EndedRow, isIntact, type LiveRow } from './rows.ts'
+import { checksumOf, type ClaimedRow, DAMAGED, isIntact, type LiveRow, type SupersedableRow } from './rows.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
 /** How a task ends if its lease has expired and it gets no further attempt. */
@@ -185,12 +185,19 @@ export class Transitions {
     return settlements.map((settlement) => this.#settleOne(topic, settlement, time))
   }
 
-  replay(topicName: string, places: readonly Place[], { nowMs }: StepTime): LedgerReplayed[] {
+  replay(
+    topicName: string,
+    places: readonly Place[],
+    which: Replayable,
+    { nowMs }: StepTime,
+  ): LedgerReplayed[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map(({ key, cell }): LedgerReplayed => {
-      const grave = this.#statements.grave.get(topic, cell, key) as EndedRow | undefined
+      const grave = this.#statements.grave.get(topic, cell, key) as SupersedableRow | undefined
       if (grave === undefined) return { outcome: 'not-found', hint: null }
       if (this.#row(topic, grave) !== undefined) return { outcome: 'live', hint: null }
+      if (which === 'newest' && grave.is_superseded === 1) return { outcome: 'superseded', hint: null }
+      this.#statements.outrankNewer.run(topic, key, cell, grave.generation)
       this.#statements.revive.run(nowMs, nowMs, nowMs, topic, cell, key)
       this.#statements.purge.run(topic, cell, key)
       for (const tag of tagsOf(grave.tags)) this.#statements.tag.run(topic, tag, cell, key)
@@ -210,10 +217,12 @@ export class Transitions {
     _time: StepTime,
   ): { ended: number; dead: number } {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    const { sweep, oldDead, deadCount } = this.#statements
+    const { outrankDead, sweep, oldDead, deadCount } = this.#statements
     let ended = 0
     for (const state of ['done', 'cancelled', 'obsolete'] as const) {
-      const swept = sweep.run(topic, ENDED_STATES.indexOf(state), endedBeforeMs, limit - ended).changes
+      const old = [topic, ENDED_STATES.indexOf(state), endedBeforeMs, limit - ended]
+      outrankDead.run(...old)
+      const swept = sweep.run(...old).changes
       this.#count(topic, `${state}_swept`, swept)
       ended += swept
     }

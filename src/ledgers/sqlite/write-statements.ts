@@ -1,5 +1,6 @@
 /** The SQL statements of transitions.ts. */
 import { ALONE, DEAD, STARTED_ALONE } from '../rows.ts'
+import { IS_SUPERSEDED } from './rows.ts'
 
 const AT = 'topic = ? AND cell = ? AND key = ?'
 const FREE = 'session = NULL, stamp = NULL, lease_ms = NULL, started = 0'
@@ -35,15 +36,25 @@ export const WRITES = {
       WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`,
   bury: `INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, cause, ${CARRIED})
       SELECT generation, ?, ?, ?, ?, ?, ${CARRIED} FROM tocsin_live WHERE ${AT}`,
-  grave: `SELECT * FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`,
+  grave: `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM tocsin_ended e WHERE ${AT} AND state = ${DEAD}`,
   revive: `INSERT INTO tocsin_live (generation, topic, cell, key, due_ms, ring_ms, updated_ms, priority,
       deliveries, created_ms, tags, checksum, body)
       SELECT generation, topic, cell, key, ?, ?, ?, priority, deliveries, created_ms, tags, checksum, body
       FROM tocsin_ended WHERE ${AT} AND state = ${DEAD}`,
   purge: `DELETE FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`,
+  outrankNewer: `UPDATE tocsin_ended INDEXED BY tocsin_ended_key SET outranked = 1
+      WHERE topic = ? AND key = ? AND cell = ? AND generation > ?`,
+  // For the dead tasks that the next tasks to sweep supersede.
+  outrankDead: `UPDATE tocsin_ended SET outranked = 1 WHERE (topic, cell, key) IN (
+      SELECT s.topic, s.cell, s.key FROM (
+        SELECT topic, cell, key, generation, outranked FROM tocsin_ended
+        WHERE topic = ? AND state = ? AND ended_ms < ? ORDER BY ended_ms, key, generation LIMIT ?
+      ) AS s JOIN tocsin_ended d ON d.topic = s.topic AND d.cell = s.cell AND d.key = s.key AND d.state = ${DEAD}
+      WHERE d.generation < s.generation AND NOT s.outranked
+    ) AND state = ${DEAD}`,
   sweep: `DELETE FROM tocsin_ended WHERE (topic, state, ended_ms, key, generation) IN (
       SELECT topic, state, ended_ms, key, generation FROM tocsin_ended
-      WHERE topic = ? AND state = ? AND ended_ms < ? LIMIT ?)`,
+      WHERE topic = ? AND state = ? AND ended_ms < ? ORDER BY ended_ms, key, generation LIMIT ?)`,
   deadCount: 'SELECT dead FROM tocsin_topic WHERE id = ?',
   oldDead: `SELECT cell, key, ended_ms FROM tocsin_ended
       WHERE topic = ? AND state = ${DEAD} ORDER BY ended_ms LIMIT ?`,

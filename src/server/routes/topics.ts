@@ -121,7 +121,14 @@ export function topicRoutes(app: FastifyInstance, parts: ServerParts): void {
     scope: 'admin',
     summary: 'Make dead tasks pending again, due now',
     body: SELECTOR,
-    answers: { 200: answer({ replayed: count('Tasks that are pending again.') }) },
+    answers: {
+      200: answer({
+        replayed: count('Tasks that are pending again.'),
+        superseded: count(
+          'Tasks that stay dead, because their keys were scheduled again since. Replay them by `keys`.',
+        ),
+      }),
+    },
     handler: async (request) => (await topicOf(request)).dead.replay(request.body as Selector),
   })
 

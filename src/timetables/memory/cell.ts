@@ -23,6 +23,8 @@ import type {
   ClaimRequest,
   Look,
   NewEntry,
+  Replayable,
+  ReplayAnswer,
   RescheduleAnswer,
   ScheduleAnswer,
   SettleAnswer,
@@ -96,6 +98,7 @@ export class MemoryCell {
     const dueMs = ringMsAt(entry.when, nowMs, nowMs, mergeMs)
     if (old === undefined) this.counters.scheduled++
     else this.#replace(old)
+    this.graves.supersede(entry.key)
     this.#enter(new Entry(entry.key, entry.body, entry.priority, entry.tags, nowMs), dueMs)
     return { outcome: old === undefined ? 'created' : 'replaced', dueMs, inFlight }
   }
@@ -171,11 +174,12 @@ export class MemoryCell {
     return 'settled'
   }
 
-  replay(key: string, { nowMs }: CellTime): 'replayed' | 'live' | 'not-found' {
+  replay(key: string, { nowMs }: CellTime, which: Replayable): ReplayAnswer {
     const grave = this.graves.get(key)
     if (grave === undefined) return 'not-found'
     // The key has a new live task, which must not be replaced.
     if (this.pool.has(key)) return 'live'
+    if (grave.superseded && which === 'newest') return 'superseded'
     this.graves.remove(key)
     const { body, priority, tags, createdMs, tries } = grave.entry
     const entry = new Entry(key, body, priority, tags, createdMs)
@@ -337,7 +341,14 @@ export class MemoryCell {
     tries.deliveries++
     tries.error = error
     this.#detach(entry)
-    this.counters.purged += this.graves.bury({ entry, dueMs: tries.dueMs, diedMs: nowMs, cause, error })
+    this.counters.purged += this.graves.bury({
+      entry,
+      dueMs: tries.dueMs,
+      diedMs: nowMs,
+      cause,
+      error,
+      superseded: false,
+    })
   }
 
   #replace(old: Entry): void {

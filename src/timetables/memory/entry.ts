@@ -87,9 +87,11 @@ export class ClaimRecord implements HeapMember {
   }
 }
 
-/** A dead task with its body. It is independent of a new task with the same key. */
+/** A dead task with its body. A new task with the same key only supersedes it. */
 export interface Grave {
   readonly entry: Entry
+  /** True once the key was scheduled again. */
+  superseded: boolean
   readonly dueMs: number
   readonly diedMs: number
   readonly cause: DeadCause

@@ -24,6 +24,12 @@ export class Graveyard {
     return this.#graves.values()
   }
 
+  /** Marks the dead task of a key, if there is one: the key has a newer task from now on. */
+  supersede(key: string): void {
+    const grave = this.#graves.get(key)
+    if (grave !== undefined) grave.superseded = true
+  }
+
   remove(key: string): boolean {
     return this.#graves.delete(key)
   }

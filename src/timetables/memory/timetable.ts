@@ -14,6 +14,8 @@ import type {
   Look,
   NewEntry,
   Place,
+  Replayable,
+  ReplayAnswer,
   RescheduleAnswer,
   ScheduleAnswer,
   Selection,
@@ -199,8 +201,8 @@ export class MemoryTimetable implements TaskStore, HintTable {
     return sum
   }
 
-  async replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
-    return this.#change(topic, places, (cell, { key }, time) => cell.replay(key, time))
+  async replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<ReplayAnswer[]> {
+    return this.#change(topic, places, (cell, { key }, time) => cell.replay(key, time, which))
   }
 
   async purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {

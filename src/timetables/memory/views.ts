@@ -28,7 +28,8 @@ export function viewOfLive(cell: MemoryCell, entry: Entry): EntryView {
   }
 }
 
-export function viewOfDead(cell: MemoryCell, { entry, dueMs, diedMs, cause, error }: Grave): EntryView {
+export function viewOfDead(cell: MemoryCell, grave: Grave): EntryView {
+  const { entry, dueMs, diedMs, cause, error, superseded } = grave
   const { tries } = entry
   return {
     key: entry.key,
@@ -45,6 +46,7 @@ export function viewOfDead(cell: MemoryCell, { entry, dueMs, diedMs, cause, erro
     updatedMs: diedMs,
     lastError: error,
     deadCause: cause,
+    superseded,
   }
 }
 

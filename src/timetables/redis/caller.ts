@@ -40,22 +40,15 @@ export class Caller {
     const { isRepeatable, isExpiring = false }: ScriptRow = SCRIPTS[name]
     const call: RedisCall = { operation: name, deadlineMs, isRepeatable, isExpiring }
     if (!isExpiring) return this.#send(name, keys, args, call)
+    const sendNow = () => this.#send<A>(name, keys, [...args, String(this.#recordClock.at(deadlineMs))], call)
     try {
-      return await this.#send(name, keys, [...args, this.#notAfter(deadlineMs)], call)
+      return await sendNow()
     } catch (error) {
       if (!TocsinError.is(error) || error.details.redis !== 'TOCSINLATE') throw error
       // The script changed nothing, and its error contained Redis's time. The deadline has not passed yet, so our
       // estimate was behind: Redis's clock was set, or another server took over. Send the call again, once.
-      return this.#send(name, keys, [...args, this.#notAfter(deadlineMs)], call)
+      return sendNow()
     }
-  }
-
-  /**
-   * Returns Redis's time at the deadline. It may be earlier than the deadline, and is never later, because the estimate
-   * of Redis's time is never ahead of Redis.
-   */
-  #notAfter(deadlineMs: number): string {
-    return String(this.#recordClock.now() + Math.floor(deadlineMs - this.#clock.monotonicNow()))
   }
 
   async #send<A extends readonly unknown[]>(

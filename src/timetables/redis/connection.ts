@@ -1,5 +1,5 @@
 import { createClient, ErrorReply, type RedisClientOptions } from '@redis/client'
-import { type Clock, timeout } from '../../clock.ts'
+import { type Clock, sleepUntil, timeout } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { Random } from '../../random.ts'
 import { connectError, lostCallError } from './driver-errors.ts'
@@ -102,17 +102,11 @@ export class Connection {
       if (error instanceof ErrorReply) throw error
       const cause =
         client === this.#client ? error : new Error('no answer in time, or not the primary any more')
-      if (isExpiring) await this.#until(deadlineMs)
+      if (isExpiring) await sleepUntil(this.#parts.clock, deadlineMs)
       throw lostCallError(operation, true, isRepeatable, cause)
     } finally {
       cancelTimeout()
     }
-  }
-
-  async #until(deadlineMs: number): Promise<void> {
-    const { clock } = this.#parts
-    const leftMs = deadlineMs - clock.monotonicNow()
-    if (leftMs > 0) await new Promise<void>((resolve) => void clock.after(leftMs, resolve))
   }
 
   close(): void {

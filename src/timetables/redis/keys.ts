@@ -35,7 +35,8 @@ import { CELLS } from '../../values/cell.ts'
  * | dead     | zset    | key → time of death in ms                         | put by settle, rescue; removed by        |
  * |          |         |                                                   | replay, purge, and over the limits by    |
  * |          |         |                                                   | settle, rescue                           |
- * | graves   | hash    | key → three lines: cause, tries, body             | the same scripts as dead                 |
+ * | graves   | hash    | key → three lines: cause (and ' superseded' if    | the same scripts as dead, and schedule   |
+ * |          |         | the key was scheduled again), tries, body         |                                          |
  * | meta     | hash    | format: the version of the data format;           | claim, scripts that put a task,          |
  * |          |         |                                                   | hints/filling                            |
  * |          |         | stamp: the last stamp;                            | claim                                    |

@@ -92,13 +92,13 @@ export class LateHintTable implements HintTable {
   keepOnly(): void {}
 
   watch(topic: string, watcher: Watcher): () => void {
-    const watch: Watch = { topic, watcher, unwatch: () => {} }
+    const watch: Watch = { topic, watcher, unwatch: null }
     this.#watches.add(watch)
     // If no attempt is under way, the next attempt that succeeds begins to watch.
     void this.#opening?.then((table) => this.#begin(watch, table)).catch(() => {})
     return () => {
       this.#watches.delete(watch)
-      watch.unwatch()
+      watch.unwatch?.()
     }
   }
 
@@ -127,8 +127,7 @@ export class LateHintTable implements HintTable {
 
   /** Begins to watch, unless the watch has begun before or was ended meanwhile. */
   #begin(watch: Watch, table: HintTable): void {
-    if (watch.hasBegun === true || !this.#watches.has(watch)) return
-    watch.hasBegun = true
+    if (watch.unwatch !== null || !this.#watches.has(watch)) return
     watch.unwatch = table.watch(watch.topic, watch.watcher)
   }
 }
@@ -136,6 +135,6 @@ export class LateHintTable implements HintTable {
 interface Watch {
   readonly topic: string
   readonly watcher: Watcher
-  hasBegun?: boolean
-  unwatch: () => void
+  /** Ends the watch. Null until the watch has begun. */
+  unwatch: (() => void) | null
 }

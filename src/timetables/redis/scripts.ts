@@ -32,7 +32,9 @@ export const SCRIPTS = {
   finish: { keys: 'cell', isRepeatable: true },
   settle: { keys: 'cell', isRepeatable: true },
   replay: { keys: 'cell', isRepeatable: false, isExpiring: true },
-  purge: { keys: 'cell', isRepeatable: true, isExpiring: true },
+  // A second run does no harm. But the caller must get 'unknown-outcome' and not an error that says that nothing happened:
+  // what is purged is gone for ever.
+  purge: { keys: 'cell', isRepeatable: false, isExpiring: true },
   get: { keys: 'cell', isRepeatable: true },
   list: { keys: 'cell', isRepeatable: true },
   find: { keys: 'cell', isRepeatable: true },
@@ -56,7 +58,7 @@ export const SCRIPTS = {
   'board/create': { keys: 'board', isRepeatable: true },
   // A second run finds the change in the history and changes nothing. But the caller must get 'unknown-outcome',
   // because only the caller can decide to repeat the change, with the same change id.
-  'board/change': { keys: 'board and changes', isRepeatable: false },
+  'board/change': { keys: 'board and changes', isRepeatable: false, isExpiring: true },
   'board/put-token': { keys: 'board and tokens', isRepeatable: true },
   'board/drop-token': { keys: 'board and tokens', isRepeatable: true },
 } satisfies Record<string, ScriptRow>

@@ -12,6 +12,8 @@ import type {
   Look,
   NewEntry,
   Place,
+  Replayable,
+  ReplayAnswer,
   RescheduleAnswer,
   ScheduleAnswer,
   Selection,
@@ -73,8 +75,8 @@ export class RedisTimetable implements TaskStore {
     return this.#writes.reschedule(topic, places, when, mergeMs)
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<('replayed' | 'live' | 'not-found')[]> {
-    return this.#writes.replay(topic, places)
+  replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<ReplayAnswer[]> {
+    return this.#writes.replay(topic, places, which)
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {

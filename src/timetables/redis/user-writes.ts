@@ -1,7 +1,15 @@
 import type { BatchKind, Queue, SendBatch } from '../../lib/batcher.ts'
 import { byteSizeOf } from '../../lib/byte-size.ts'
 import type { OnConflict } from '../../task.ts'
-import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../../timetable.ts'
+import type {
+  CancelAnswer,
+  NewEntry,
+  Place,
+  Replayable,
+  ReplayAnswer,
+  RescheduleAnswer,
+  ScheduleAnswer,
+} from '../../timetable.ts'
 import { CELLS } from '../../values/cell.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import { createdText } from './body.ts'
@@ -47,9 +55,9 @@ export class UserWrites {
     return this.#add(moves, ({ cell }) => reschedule[cell])
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<ReplayAnswer[]> {
-    const { replay } = this.#kinds(topic)
-    return this.#add(places, ({ cell }) => replay[cell])
+  replay(topic: string, places: readonly Place[], which: Replayable): Promise<ReplayAnswer[]> {
+    const kinds = this.#kinds(topic).replay[which]
+    return this.#add(places, ({ cell }) => kinds[cell])
   }
 
   purge(topic: string, places: readonly Place[]): Promise<PurgeAnswer[]> {
@@ -70,7 +78,10 @@ export class UserWrites {
     if (known !== undefined) return known
     const made: TopicKinds = {
       cancel: this.#cancelKinds(topic),
-      replay: this.#keyKinds(topic, 'replay', replayAnswer),
+      replay: {
+        any: this.#keyKinds(topic, 'replay', replayAnswer, ['any']),
+        newest: this.#keyKinds(topic, 'replay', replayAnswer, ['newest']),
+      },
       purge: this.#keyKinds(topic, 'purge', purgeAnswer),
       merging: null,
     }
@@ -125,14 +136,15 @@ export class UserWrites {
     })
   }
 
-  /** Returns the kinds for a script that takes keys and answers a letter for each key. */
+  /** Returns the kinds for a script that takes `options`, then keys, and answers a letter for each key. */
   #keyKinds<A>(
     topic: string,
     name: 'replay' | 'purge',
     answerOf: (letter: string | undefined) => A,
+    options: readonly string[] = [],
   ): CellKinds<Place, A> {
-    return this.#gatheredKinds(topic, name, async (cell, places, deadlineMs) => {
-      const args = places.map(({ key }) => key)
+    return this.#gatheredKinds(topic, [name, ...options].join('/'), async (cell, places, deadlineMs) => {
+      const args = [...options, ...places.map(({ key }) => key)]
       const [, row] = await this.#run<[string]>(name, topic, cell, args, deadlineMs)
       return places.map((_, i) => answerOf(row[i]))
     })
@@ -162,7 +174,6 @@ export class UserWrites {
   }
 }
 
-type ReplayAnswer = 'replayed' | 'live' | 'not-found'
 type PurgeAnswer = 'purged' | 'not-found'
 
 /** A kind of batch for each cell of a topic. */
@@ -170,7 +181,7 @@ type CellKinds<I, A> = readonly BatchKind<I, A>[]
 
 interface TopicKinds {
   readonly cancel: CellKinds<Place, CancelAnswer>
-  readonly replay: CellKinds<Place, ReplayAnswer>
+  readonly replay: Readonly<Record<Replayable, CellKinds<Place, ReplayAnswer>>>
   readonly purge: CellKinds<Place, PurgeAnswer>
   /**
    * The kinds that depend on `mergeMs`, for its last value only, because `mergeMs` seldom changes. Null before the
@@ -194,8 +205,15 @@ function cancelAnswer(letter: string | undefined): CancelAnswer {
   return letter === 'c' ? 'cancelled' : letter === 'f' ? 'in-flight' : 'not-found'
 }
 
+const REPLAY_ANSWERS: Readonly<Record<string, ReplayAnswer>> = {
+  r: 'replayed',
+  l: 'live',
+  s: 'superseded',
+  n: 'not-found',
+}
+
 function replayAnswer(letter: string | undefined): ReplayAnswer {
-  return letter === 'r' ? 'replayed' : letter === 'l' ? 'live' : 'not-found'
+  return REPLAY_ANSWERS[letter ?? 'n'] ?? 'not-found'
 }
 
 function purgeAnswer(letter: string | undefined): PurgeAnswer {

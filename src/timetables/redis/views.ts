@@ -30,6 +30,8 @@ export function viewOf(topic: string, key: string, found: FoundTask): EntryView 
   const ringMs = ringMsOf(score)
   const firstStamp = tries?.firstStamp ?? (stamp === '' ? null : Number(stamp))
   const isDead = letter === 'd'
+  // lua/shared/graves.lua
+  const [deadCause, mark] = cause.split(' ')
   return {
     key,
     id: firstStamp === null ? null : taskId(topic, key, firstStamp),
@@ -44,7 +46,8 @@ export function viewOf(topic: string, key: string, found: FoundTask): EntryView 
     createdMs,
     updatedMs: isDead ? ringMs : Math.max(createdMs, tries?.updatedMs ?? 0),
     lastError: tries?.error ?? (isDead ? '' : null),
-    deadCause: isDead ? (cause as DeadCause) : null,
+    deadCause: isDead ? (deadCause as DeadCause) : null,
+    ...(isDead && { superseded: mark !== undefined }),
   }
 }
 

@@ -50,9 +50,9 @@ interface Held {
 const WEIGHTS = {
   schedule: 36,
   claim: 36,
-  claimSuspect: 10,
+  claimSuspect: 14,
   settle: 36,
-  begin: 8,
+  begin: 14,
   extend: 8,
   cancel: 10,
   reschedule: 10,
@@ -173,7 +173,8 @@ export class Steps {
 
   replay(): Step {
     const places = this.#places(3)
-    return step(['replay', places], (timetable) => timetable.replay(this.#topic, places))
+    const which = this.#chance.oneOf(['any', 'newest'] as const)
+    return step(['replay', places, which], (timetable) => timetable.replay(this.#topic, places, which))
   }
 
   purge(): Step {

@@ -77,6 +77,72 @@ const cases: readonly LedgerCase[] = [
     },
   },
   {
+    name: 'a newer task supersedes the dead one, however the newer one ended',
+    async run(harness) {
+      const keys = ['done', 'obsolete', 'cancelled', 'live', 'newest']
+      for (const key of keys) await endNew(harness, key, DEAD, { body: 'dead' })
+      await endNew(harness, 'done', DONE)
+      await endNew(harness, 'obsolete', OBSOLETE)
+      await put(harness, 'cancelled')
+      await cancel(harness, 'cancelled')
+      await put(harness, 'live')
+      const seen = await list(harness, { state: 'dead' })
+      const marks = new Map(seen.map(({ key, superseded }) => [key, superseded]))
+      expect(keys.map((key) => marks.get(key))).toEqual([true, true, true, true, false])
+      const { ledger, topic } = harness
+      const answers = await ledger.replay(
+        topic,
+        keys.map((key) => place(key)),
+        'newest',
+      )
+      expect(answers.map(({ outcome }) => outcome)).toEqual([
+        'superseded',
+        'superseded',
+        'superseded',
+        'live',
+        'replayed',
+      ])
+      expect(answers.map(({ hint }) => hint !== null)).toEqual([false, false, false, false, true])
+      expect(await replay(harness, 'cancelled')).toMatchObject({ outcome: 'replayed' })
+      expect((await hold(harness, 'cancelled')).task.body).toBe('dead')
+      await expectBalance(harness)
+    },
+  },
+  {
+    name: 'a task stays superseded when the newer one is forgotten',
+    async run(harness) {
+      await endNew(harness, 'a', DEAD)
+      await endNew(harness, 'a', DONE)
+      await endNew(harness, 'b', DEAD)
+      await harness.advance(1_000)
+      expect(await forget(harness, { endedBeforeMs: await now(harness) })).toEqual({ ended: 1, dead: 0 })
+      expect(await look(harness, 'a')).toMatchObject({ state: 'dead', superseded: true })
+      expect(await look(harness, 'b')).toMatchObject({ state: 'dead', superseded: false })
+      expect(await replay(harness, 'a', 'newest')).toMatchObject({ outcome: 'superseded' })
+      expect(await replay(harness, 'b', 'newest')).toMatchObject({ outcome: 'replayed' })
+      await expectBalance(harness)
+    },
+  },
+  {
+    name: 'a superseded task that was replayed is the newest of its key, until another one comes',
+    async run(harness) {
+      await endNew(harness, 'a', DEAD, { body: 'first' })
+      await endNew(harness, 'a', DONE)
+      expect(await replay(harness, 'a', 'newest')).toMatchObject({ outcome: 'superseded' })
+      expect(await replay(harness, 'a', 'any')).toMatchObject({ outcome: 'replayed' })
+      const { stamp } = await hold(harness, 'a')
+      await settle(harness, 'a', stamp, DEAD)
+      expect(await list(harness, { state: 'dead' })).toMatchObject([{ body: 'first', superseded: false }])
+      // Nor is it superseded by what was forgotten.
+      await harness.advance(1_000)
+      await forget(harness, { endedBeforeMs: await now(harness) })
+      expect(await list(harness, { state: 'dead' })).toMatchObject([{ body: 'first', superseded: false }])
+      await put(harness, 'a')
+      await cancel(harness, 'a')
+      expect(await replay(harness, 'a', 'newest')).toMatchObject({ outcome: 'superseded' })
+    },
+  },
+  {
     name: 'only the dead can be replayed and purged',
     async run(harness) {
       await endNew(harness, 'done', DONE)

@@ -19,6 +19,7 @@ import type {
   Counts,
   EntryView,
   ListQuery,
+  Replayable,
   Selection,
 } from '../../../src/timetable.ts'
 import type { RingTime } from '../../../src/values/ring-time.ts'
@@ -212,8 +213,12 @@ export async function reschedule(
   return only(await ledger.reschedule(topic, [place(key)], when, mergeMs))
 }
 
-export async function replay({ ledger, topic }: LedgerHarness, key: string): Promise<LedgerReplayed> {
-  return only(await ledger.replay(topic, [place(key)]))
+export async function replay(
+  { ledger, topic }: LedgerHarness,
+  key: string,
+  which?: Replayable,
+): Promise<LedgerReplayed> {
+  return only(await ledger.replay(topic, [place(key)], which))
 }
 
 export async function purge({ ledger, topic }: LedgerHarness, key: string): Promise<string> {

@@ -133,6 +133,58 @@ export const dead = theme('dead', [
     },
   },
   {
+    name: 'a newer task supersedes the dead one, however the newer one ended',
+    async run(harness) {
+      const ends = { done: DONE, obsolete: { kind: 'obsolete' } } as const
+      for (const [key, outcome] of Object.entries(ends)) {
+        await kill(harness, key, { body: 'dead' })
+        await schedule(harness, key)
+        const { stamp } = await hold(harness, key)
+        await settle(harness, key, stamp, outcome)
+      }
+      await kill(harness, 'cancelled', { body: 'dead' })
+      await schedule(harness, 'cancelled', { delayMs: FAR_MS })
+      await cancel(harness, 'cancelled')
+      await kill(harness, 'live', { body: 'dead' })
+      await schedule(harness, 'live', { delayMs: FAR_MS })
+      await kill(harness, 'newest', { body: 'dead' })
+      const keys = ['done', 'obsolete', 'cancelled', 'live', 'newest']
+      const seen = await list(harness, { state: 'dead' })
+      const marks = new Map(seen.map(({ key, superseded }) => [key, superseded]))
+      expect(keys.map((key) => marks.get(key))).toEqual([true, true, true, true, false])
+      const { timetable, topic } = harness
+      const places = keys.map((key) => place(key))
+      const answers = await timetable.replay(topic, places, 'newest')
+      expect(answers).toEqual(['superseded', 'superseded', 'superseded', 'live', 'replayed'])
+      await expectBooks(harness, {
+        scheduled: 9,
+        pending: 2,
+        dead: 4,
+        done: 1,
+        obsolete: 1,
+        cancelled: 1,
+      })
+      // By its key it comes back, with the body that it had.
+      expect(await replay(harness, 'cancelled')).toBe('replayed')
+      expect((await hold(harness, 'cancelled')).task.body).toBe('dead')
+    },
+  },
+  {
+    name: 'a task that was kept supersedes nothing, and a replayed one is the newest of its key',
+    async run(harness) {
+      await kill(harness, 'a', { body: 'dead' })
+      await schedule(harness, 'a', { delayMs: FAR_MS })
+      await cancel(harness, 'a')
+      expect(await replay(harness, 'a', 'newest')).toBe('superseded')
+      expect(await replay(harness, 'a', 'any')).toBe('replayed')
+      expect(await schedule(harness, 'a', { onConflict: 'keep' })).toMatchObject({ outcome: 'kept' })
+      const { stamp } = await hold(harness, 'a')
+      await settle(harness, 'a', stamp, DEAD)
+      expect(await list(harness, { state: 'dead' })).toMatchObject([{ body: 'dead', superseded: false }])
+      expect(await replay(harness, 'a', 'newest')).toBe('replayed')
+    },
+  },
+  {
     name: 'a second death of a key takes the place of the first, which counts as purged',
     async run(harness) {
       await kill(harness, 'a', { body: 'first' })

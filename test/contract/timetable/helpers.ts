@@ -12,6 +12,7 @@ import type {
   ListQuery,
   NewEntry,
   Place,
+  Replayable,
   RescheduleAnswer,
   ScheduleAnswer,
   Selection,
@@ -113,8 +114,12 @@ export async function reschedule(
   return only(await timetable.reschedule(topic, [place(key)], when, mergeMs))
 }
 
-export async function replay({ timetable, topic }: TimetableHarness, key: string): Promise<string> {
-  return only(await timetable.replay(topic, [place(key)]))
+export async function replay(
+  { timetable, topic }: TimetableHarness,
+  key: string,
+  which?: Replayable,
+): Promise<string> {
+  return only(await timetable.replay(topic, [place(key)], which))
 }
 
 export async function purge({ timetable, topic }: TimetableHarness, key: string): Promise<string> {

@@ -160,7 +160,7 @@ describe('a flipped bit in a payload', () => {
       })
       expect(await toc.audit()).toMatchObject([{ balances: true, books: { done: 99, dead: 1, pending: 0 } }])
       // Replayed, it is found out again; purged, it is gone.
-      expect(await topic.dead.replay({ keys: [VICTIM] })).toEqual({ replayed: 1 })
+      expect(await topic.dead.replay({ keys: [VICTIM] })).toEqual({ replayed: 1, superseded: 0 })
       await eventually('it is dead again', async () => (await topic.counts()).dead === 1)
       expect(keys.has(VICTIM)).toBe(false)
       expect(await topic.dead.purge({ keys: [VICTIM] })).toEqual({ purged: 1 })

@@ -4,10 +4,13 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { Tocsin } from 'tocsin'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { MIGRATIONS } from '../../../src/ledgers/sqlite/migrations.ts'
 import { temporaryFolder, TOPIC } from './life.ts'
 import { unprivilegedTmpdir } from '../../real-servers/unprivileged.ts'
 import { failureOf } from '../helpers.ts'
 import { type Entry, startProgram } from '../program.ts'
+
+const NEWER = MIGRATIONS.length + 1
 
 let folder: ReturnType<typeof temporaryFolder>
 let path: string
@@ -44,13 +47,13 @@ describe('a file of a newer format', () => {
   test('is refused before anything is checked or changed in it, whatever it looks like', async () => {
     const database = new Database(path)
     database.exec(`CREATE TABLE tocsin_meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
-      INSERT INTO tocsin_meta VALUES ('format', 4); CREATE TABLE tocsin_later (what TEXT)`)
+      INSERT INTO tocsin_meta VALUES ('format', ${NEWER}); CREATE TABLE tocsin_later (what TEXT)`)
     database.close()
     expect(await failureOf(open())).toMatchObject({ code: 'ledger-too-new' })
     const after = new Database(path, { readonly: true })
     const tables = after.prepare('SELECT name FROM sqlite_schema ORDER BY name').pluck().all()
     expect(tables).toEqual(['tocsin_later', 'tocsin_meta'])
-    expect(after.prepare('SELECT name, value FROM tocsin_meta').raw().all()).toEqual([['format', 4]])
+    expect(after.prepare('SELECT name, value FROM tocsin_meta').raw().all()).toEqual([['format', NEWER]])
     after.close()
   })
 })

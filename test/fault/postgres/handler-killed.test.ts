@@ -8,7 +8,8 @@ import { startProgram } from '../program.ts'
 
 const TOPIC = 'expiry'
 const LIVES = isLong ? 25 : 8
-const TASKS = 400
+/** More than all lives can do before they are killed: up to seven batches each. */
+const TASKS = 50 * LIVES
 const CONFIG = { lease: '1s', batchSize: 5 }
 
 let postgres: PostgresServer

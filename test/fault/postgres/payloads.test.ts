@@ -79,7 +79,7 @@ test('no byte of a payload is ever in Redis', { timeout: 90_000 }, async () => {
   // And on the ways that remain: moved, replaced, brought back from the dead, cancelled.
   await topic.reschedule('late-0', { delay: '20m' })
   await topic.schedule({ key: 'late-1', delay: '20m', payload: { secret: canary, of: canary } })
-  expect(await topic.dead.replay({ all: true })).toEqual({ replayed: OF_EACH })
+  expect(await topic.dead.replay({ all: true })).toEqual({ replayed: OF_EACH, superseded: 0 })
   await consumer.untilCount('dead', 2 * OF_EACH)
   await topic.cancel('late-2')
   snapshots.push(await snapshot())

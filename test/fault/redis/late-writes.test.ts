@@ -80,6 +80,17 @@ const CASES: {
     then: (topic) => topic.schedule({ key: 'k', delay: '1h', payload: 'new' }),
     payload: 'new',
   },
+  {
+    name: 'an old purge does not remove the dead task',
+    first: async (topic) => {
+      await using _consumer = topic.consume(async () => ({ dead: 'rejected' }))
+      await topic.schedule({ key: 'k', delay: 0, payload: 'old' })
+      await eventually('the task is dead', async () => (await topic.get('k'))?.state === 'dead')
+    },
+    late: (topic) => topic.dead.purge({ keys: ['k'] }),
+    then: async () => {},
+    payload: 'old',
+  },
 ]
 
 test.each(CASES)('$name', async ({ first, late, then, payload }) => {
@@ -90,6 +101,7 @@ test.each(CASES)('$name', async ({ first, late, then, payload }) => {
   await topicBehindProxy.schedule({ key: 'other', delay: '1h', payload: '' })
   await topicBehindProxy.reschedule('other', { delay: '2h' })
   await topicBehindProxy.cancel('other')
+  await topicBehindProxy.dead.purge({ keys: ['other'] })
   proxy.stall()
   await expect(late(topicBehindProxy)).rejects.toMatchObject({ code: 'unknown-outcome' })
   await then(topic)
@@ -110,4 +122,15 @@ test('a caller is told only when the write has taken effect or never will', asyn
   proxy.cut()
   await expect(writing).rejects.toMatchObject({ code: 'unknown-outcome' })
   expect(performance.now() - startedMs).toBeGreaterThanOrEqual(CALL_TIMEOUT_MS - 5)
+})
+
+test('an old change of settings does not follow', async () => {
+  const topic = behindProxy.topic<string>('late')
+  await topic.configure({ batchSize: 50 })
+  proxy.stall()
+  await expect(topic.configure({ batchSize: 7 })).rejects.toMatchObject({ code: 'unknown-outcome' })
+  proxy.resume()
+  await eventually('the late call arrived', async () => (await lateCalls()) === 1)
+  const { live } = await direct.topic<string>('late').config()
+  expect(live).toMatchObject({ batchSize: 50 })
 })

@@ -19,15 +19,15 @@ const WRITES: Record<string, Call> = {
   cancel: (topic) => topic.cancel('old'),
   reschedule: (topic) => topic.reschedule('old', { delay: '3h' }),
   replay: (topic) => topic.dead.replay({ keys: ['old'] }),
+  purge: (topic) => topic.dead.purge({ keys: ['old'] }),
 }
-/** May be repeated: what looks, and what is the same twice. */
+/** May be repeated: what reads, and what begins with a read. */
 const LOOKS: Record<string, Call> = {
   get: (topic) => topic.get('old'),
   list: (topic) => topic.list(),
   counts: (topic) => topic.counts(),
   forecast: (topic) => topic.forecast({ to: Date.now() + 3_600_000 }),
   'cancel-by': (topic) => topic.cancelBy({ tag: 'none' }),
-  purge: (topic) => topic.dead.purge({ keys: ['old'] }),
 }
 const CALLS = Object.entries({ ...WRITES, ...LOOKS })
 

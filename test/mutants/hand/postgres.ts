@@ -66,7 +66,7 @@ export const POSTGRES_MUTANTS: readonly Mutant[] = [
   {
     name: 'a terminated connection counts as a refusal: nothing was written',
     file: 'src/ledgers/postgres/driver-errors.ts',
-    find: "severity !== 'FATAL' && severity !== 'PANIC' && ",
+    find: '!hasServerEnded(error) && ',
     replace: '',
     why: 'It has a SQLSTATE like any error of a statement.',
     tests: ['test/fault/postgres/terminated.test.ts'],

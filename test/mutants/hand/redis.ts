@@ -19,7 +19,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: 'an unknown outcome is told before the deadline',
     file: 'src/timetables/redis/connection.ts',
-    find: 'if (isExpiring) await this.#until(deadlineMs)\n',
+    find: 'if (isExpiring) await sleepUntil(this.#parts.clock, deadlineMs)\n',
     replace: '\n',
     why: 'The connection is gone, so there seems to be nothing to wait for.',
     tests: ['test/fault/redis/late-writes.test.ts'],

@@ -57,8 +57,8 @@ export const SQLITE_MUTANTS: readonly Mutant[] = [
   {
     name: 'forget deletes up to three times its limit',
     file: TRANSITIONS,
-    find: 'endedBeforeMs, limit - ended).changes',
-    replace: 'endedBeforeMs, limit).changes',
+    find: 'endedBeforeMs, limit - ended]',
+    replace: 'endedBeforeMs, limit]',
     why: 'Each state has its own statement with its own limit.',
     tests: [LEDGER_TEST],
     only: 'book|forget',

@@ -61,6 +61,8 @@ export interface Grave {
   readonly cause: DeadCause
   readonly failures: number
   readonly trueMs: number
+  /** The key was scheduled again since. */
+  readonly isSuperseded: boolean
 }
 
 /** What the books must say of the key, besides the living and the dead. */
@@ -100,7 +102,8 @@ export function buried(state: KeyState, cause: DeadCause, failures: number, true
   if (state.live === null) return state
   // A second death of a key takes the place of the first.
   const tally = state.grave === null ? state.tally : counted(state.tally, 'purged')
-  return { ...state, live: null, grave: { version: state.live.version, cause, failures, trueMs }, tally }
+  const grave = { version: state.live.version, cause, failures, trueMs, isSuperseded: false }
+  return { ...state, live: null, grave, tally }
 }
 
 /** A start that was recorded, with nothing else running beside it, after two lost leases: the third convicts. */

@@ -22,6 +22,10 @@ export function fitsWrite(
     case 'replay':
       if (state.grave === null) return event.outcome === 'not-found'
       return event.outcome === (state.live === null ? 'replayed' : 'live')
+    case 'replay-newest':
+      if (state.grave === null) return event.outcome === 'not-found'
+      if (state.live !== null) return event.outcome === 'live'
+      return event.outcome === (state.grave.isSuperseded ? 'superseded' : 'replayed')
     case 'purge':
       return event.outcome === (state.grave === null ? 'not-found' : 'purged')
   }
@@ -73,7 +77,8 @@ export function written(state: KeyState, lease: Lease, event: WriteEvent): KeySt
     case 'created':
     case 'replaced': {
       const tally = live === null ? counted(state.tally, 'scheduled') : state.tally
-      return { ...state, live: { ...fresh, version: event.version ?? '' }, tally }
+      const superseded = grave === null ? null : { ...grave, isSuperseded: true }
+      return { ...state, live: { ...fresh, version: event.version ?? '' }, grave: superseded, tally }
     }
     case 'cancelled':
       return finished(state, 'cancelled', event.trueMs)

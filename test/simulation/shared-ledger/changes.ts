@@ -10,7 +10,7 @@ import {
   tagsText,
 } from '../../../src/ledgers/rows.ts'
 import { ringMsAt } from '../../../src/values/ring-time.ts'
-import type { CancelAnswer, NewEntry, Place } from '../../../src/timetable.ts'
+import type { CancelAnswer, NewEntry, Place, Replayable } from '../../../src/timetable.ts'
 import type { RingTime } from '../../../src/values/ring-time.ts'
 import { end, free, purge } from './endings.ts'
 import { type EndedRow, FREE, isHeld, type LiveRow } from './rows.ts'
@@ -78,13 +78,14 @@ export function reschedule(
   })
 }
 
-export function replay(statement: Statement, places: readonly Place[]): LedgerReplayed[] {
+export function replay(statement: Statement, places: readonly Place[], which: Replayable): LedgerReplayed[] {
   const { draft, moment } = statement
   return places.map((place): LedgerReplayed => {
     const grave = draft.graveForUpdate(place)
     if (grave === undefined) return { outcome: 'not-found', hint: null }
     draft.lockPlace(place)
     if (draft.row(place) !== undefined) return { outcome: 'live', hint: null }
+    if (which === 'newest' && draft.isSuperseded(grave)) return { outcome: 'superseded', hint: null }
     const row = revived(grave, moment.nowMs)
     draft.put(row)
     draft.setGrave(place, null)

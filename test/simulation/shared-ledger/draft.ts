@@ -75,6 +75,10 @@ export class TopicDraft {
     return grave
   }
 
+  isSuperseded(grave: EndedRow): boolean {
+    return this.#table.isSuperseded(grave)
+  }
+
   isGraveLocked(place: Place): boolean {
     return this.#isOthers(this.#graveName(place))
   }

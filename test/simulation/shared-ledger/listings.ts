@@ -67,7 +67,7 @@ function liveViews(topic: string, { byRing }: TopicTable): EntryView[] {
 
 function endedViews(topic: string, table: TopicTable, state: number): EntryView[] {
   const rows = table.byEnd(state)
-  return rows.slice(0, rows.size).map((row) => endedView(topic, row))
+  return rows.slice(0, rows.size).map((row) => endedView(topic, row, table.isSuperseded(row)))
 }
 
 /** What ended lies in the order in which it did; `failures` has what tells two of one key apart. */

@@ -14,7 +14,7 @@ export function get(topic: string, table: TopicTable, place: Place): EntryView |
     .endedAt(place)
     .toSorted((a, b) => b.ended_ms - a.ended_ms || b.generation - a.generation)
     .at(0)
-  return last === undefined ? null : endedView(topic, last)
+  return last === undefined ? null : endedView(topic, last, table.isSuperseded(last))
 }
 
 export function hints(table: TopicTable, places: readonly Place[], moment: Moment): (Hint | null)[] {

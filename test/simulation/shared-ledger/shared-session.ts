@@ -25,6 +25,7 @@ import type {
   ListQuery,
   NewEntry,
   Place,
+  Replayable,
   Selection,
 } from '../../../src/timetable.ts'
 import type { RingTime } from '../../../src/values/ring-time.ts'
@@ -136,8 +137,8 @@ export class SharedSession implements Ledger {
     return this.#isGone ? Promise.reject(gone()) : this.#handlers.run(work, signal)
   }
 
-  replay(topic: string, places: readonly Place[]): Promise<LedgerReplayed[]> {
-    return this.#writeTelling(topic, 'replay', (statement) => replay(statement, places))
+  replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<LedgerReplayed[]> {
+    return this.#writeTelling(topic, 'replay', (statement) => replay(statement, places, which))
   }
 
   purge(topic: string, places: readonly Place[]): Promise<('purged' | 'not-found')[]> {

@@ -10,6 +10,8 @@ export type Counters = Record<Counter, number>
 export class TopicTable {
   readonly #cells = new Map<number, Map<string, LiveRow>>()
   readonly #graves = new Map<string, EndedRow>()
+  /** Addresses of dead tasks whose keys had a newer task since. */
+  readonly #superseded = new Set<string>()
   readonly #endedAt = new Map<string, EndedRow[]>()
   readonly #byEnd = new Map<number, SortedList<EndedRow>>()
   /** In the order in which they are loaded. */
@@ -27,6 +29,7 @@ export class TopicTable {
   }
 
   put(row: LiveRow): void {
+    this.#supersede(row)
     const old = this.row(row)
     if (old === undefined) this.byRing.insert(row)
     else this.byRing.replace(old, row)
@@ -44,6 +47,10 @@ export class TopicTable {
   /** The dead task of a key; there is one at most. */
   grave(place: Place): EndedRow | undefined {
     return this.#graves.get(addressOf(place))
+  }
+
+  isSuperseded(grave: EndedRow): boolean {
+    return grave.state === DEAD && (this.#superseded.has(addressOf(grave)) || this.row(grave) !== undefined)
   }
 
   /** All of a key that ended, the dead one among them. */
@@ -65,7 +72,8 @@ export class TopicTable {
     const others = this.#endedAt.get(address)
     if (others === undefined) this.#endedAt.set(address, [row])
     else others.push(row)
-    if (row.state === DEAD) this.#graves.set(address, row)
+    if (row.state === DEAD) this.#bury(row)
+    else this.#supersede(row)
   }
 
   removeEnded(row: EndedRow): void {
@@ -74,7 +82,20 @@ export class TopicTable {
     const left = this.endedAt(row).filter((one) => one !== row)
     if (left.length === 0) this.#endedAt.delete(address)
     else this.#endedAt.set(address, left)
-    if (row.state === DEAD) this.#graves.delete(address)
+    if (row.state !== DEAD) return
+    this.#graves.delete(address)
+    this.#superseded.delete(address)
+  }
+
+  #bury(row: EndedRow): void {
+    this.#graves.set(addressOf(row), row)
+    this.#superseded.delete(addressOf(row))
+  }
+
+  /** A task that is not the dead one itself, replayed, comes after it. */
+  #supersede(row: LiveRow | EndedRow): void {
+    const grave = this.grave(row)
+    if (grave !== undefined && grave.generation !== row.generation) this.#superseded.add(addressOf(row))
   }
 }
 

@@ -58,7 +58,7 @@ const LISTS = {
       LIMIT,
       param('tag', 'text'),
     ],
-    returns: 'A row for each task, as JSON.',
+    returns: 'A row for each task: as JSON, and whether it is superseded.',
     text: listEnded(1, ENDED_STATES.indexOf('done'), FULL_QUERY).text,
   },
 } as const satisfies Record<string, Statement>

@@ -134,6 +134,27 @@ export const graves = (dies: string): string => `graves AS (
 export const GRAVES_EMPTIED = '(SELECT count(*) FROM graves) >= 0'
 
 /**
+ * Returns the condition that the ended task `n` is newer than the dead task `e` of the same key. A task that ended later
+ * is newer, because a key has one live task at a time. Its generation may be lower: a statement takes its generations
+ * before it waits for locks.
+ */
+export const newer = (n: string, e: string): string =>
+  `(${n}.generation > ${e}.generation OR ${n}.ended_ms > ${e}.ended_ms)`
+
+/**
+ * Returns an expression that is true if a newer task of its key supersedes the dead task `e`. Each LIMIT keeps the
+ * planner from reading all keys into a hash table.
+ */
+export const superseded = (e: string): string => {
+  const same = (other: string) =>
+    `${other}.topic = ${e}.topic AND ${other}.cell = ${e}.cell AND ${other}.key = ${e}.key`
+  return `(${e}.outranked OR coalesce(
+      (SELECT true FROM tocsin.live l WHERE ${same('l')} LIMIT 1),
+      (SELECT true FROM tocsin.ended n WHERE ${same('n')} AND ${newer('n', e)} AND NOT n.outranked LIMIT 1),
+      false))`
+}
+
+/**
  * Returns an expression that aggregates a column into one text. A result with one row per task would be slow: the rows
  * would take half of the time, in the server and in the client.
  */

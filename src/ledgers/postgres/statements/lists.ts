@@ -5,7 +5,7 @@
 import type { ListQuery } from '../../../timetable.ts'
 import { ALL_CELLS } from '../../../values/cell.ts'
 import { CLOCK_STEP_MAX_MS } from '../../rows.ts'
-import { ENDED_COLUMNS, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
+import { ENDED_COLUMNS, IS_SUPERSEDED, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
 
 interface ListStatement {
   readonly text: string
@@ -44,7 +44,7 @@ export function listEnded(topic: number, state: number, query: ListQuery): ListS
         (ended_ms, key, generation) > (${endedMs}::bigint, ${where.value(after.key)}, ${where.value(after.failures)}::bigint)`)
   }
   const page = where.page(`SELECT ${ENDED_COLUMNS} FROM tocsin.ended`, 'ended_ms, key, generation', query)
-  return { text: `SELECT row_to_json(e) FROM (${page}) AS e`, values: where.values }
+  return { text: `SELECT row_to_json(e), ${IS_SUPERSEDED} FROM (${page}) AS e`, values: where.values }
 }
 
 /** A WHERE clause, and the values of its parameters. */

@@ -4,6 +4,7 @@
  */
 import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { DEAD } from '../../rows.ts'
+import { superseded } from './fragments.ts'
 import { LIMIT, param, type Statement, TASKS, TOPIC } from './statement.ts'
 
 /** The columns of a hint. The body is left out, because hints are read often and a body may be large. */
@@ -13,7 +14,9 @@ const HINT_ROW = 'key, cell, ring_ms, failures, priority, lost, lease_ms (null i
 export const LIVE_COLUMNS = `key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
   created_ms, updated_ms, error, array_to_string(tags, E'\\n') AS tags, body`
 export const ENDED_COLUMNS = `key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
-  array_to_string(tags, E'\\n') AS tags, body`
+  array_to_string(tags, E'\\n') AS tags, body, topic, cell, outranked`
+/** True if the ended task `e` is dead and superseded. It is computed only for the rows that a reading returns. */
+export const IS_SUPERSEDED = `e.state = ${DEAD} AND ${superseded('e')}`
 
 const BOOKS = ['scheduled', 'done', 'cancelled', 'obsolete', 'dead', 'claimed', 'purged']
   .map((name) => `coalesce(sum(${name}), 0)::bigint`)
@@ -62,8 +65,9 @@ export const READS = {
       'because a task that ends between two statements could be in neither result.',
     sentBy: 'Readings.get',
     takes: ONE_TASK,
-    returns: 'One row: the live task and the ended task as JSON, or nulls.',
-    text: `SELECT row_to_json(l), row_to_json(e) FROM (SELECT) AS one
+    returns:
+      'One row: the live task and the ended task as JSON, or nulls; whether the ended task is superseded.',
+    text: `SELECT row_to_json(l), row_to_json(e), ${IS_SUPERSEDED} FROM (SELECT) AS one
        LEFT JOIN LATERAL (SELECT ${LIVE_COLUMNS} FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
        LEFT JOIN LATERAL (SELECT ${ENDED_COLUMNS} FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
          ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true`,

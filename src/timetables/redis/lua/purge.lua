@@ -4,7 +4,7 @@
 -- KEYS        cell (shared/cell.lua)
 -- ARGV        keys, not after (shared/not-after.lua)
 -- Reply       now, a letter for each key: 'p' purged, 'n' not found
--- Repeatable  yes: a second run finds the tasks gone and changes nothing
+-- Repeatable  no: a second run finds the tasks gone and answers 'n'
 --@include cell not-after
 
 local scores = redis.call('ZMSCORE', DEAD, unpack(ARGV))

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- Revives dead tasks: each task keeps its id, is due now and has no failures. Does not change a key that has a live
--- task.
+-- task. 'newest' does not revive a task that a newer task of its key superseded.
 --
 -- KEYS        cell (shared/cell.lua)
--- ARGV        keys, not after (shared/not-after.lua)
--- Reply       now, a letter for each key: 'r' replayed, 'l' live, 'n' not found
+-- ARGV        'any' | 'newest', then the keys, not after (shared/not-after.lua)
+-- Reply       now, a letter for each key: 'r' replayed, 'l' live, 's' superseded, 'n' not found
 -- Repeatable  no: a second run answers 'l' or 'n', or revives a task that died again in between
---@include cell not-after tries lanes
+--@include cell not-after tries lanes graves
 
+local newest = table.remove(ARGV, 1) == 'newest'
 local graves = redis.call('HMGET', GRAVES, unpack(ARGV))
 local living = redis.call('HMGET', POOL, unpack(ARGV))
 local answers, keys, bodies, tried, tags = {}, {}, {}, {}, {}
@@ -15,6 +16,7 @@ local added = { h = {}, n = {}, l = {} }
 for i, key in ipairs(ARGV) do
   if not graves[i] then answers[i] = 'n'
   elseif living[i] then answers[i] = 'l'
+  elseif newest and is_superseded(graves[i]) then answers[i] = 's'
   else
     answers[i] = 'r'
     local text, body = string.match(graves[i], '^[^\n]*\n([^\n]*)\n(.*)$')

@@ -11,7 +11,7 @@
 -- Reply       now, '' if all tasks were created, else a letter for each task: 'c' created, 'r' replaced, 'f' replaced
 --             in flight, 'k' kept, 'K' kept in flight; then a list of the due times of the kept tasks
 -- Repeatable  no: a second run would replace a task that was scheduled under the key in between
---@include cell not-after tries claims lanes
+--@include cell not-after tries claims lanes graves
 
 local quantum, n, letters, tagged = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1'
 local keys_and_bodies, whens = cmsgpack.unpack(ARGV[6])
@@ -58,8 +58,12 @@ if ARGV[1] == 'keep' then
 end
 local function position(at) return entering and entering[at] or at end
 
--- Remove the tags of replaced tasks before HSET overwrites the bodies, which contain these tags.
-untag(keys)
+-- Remove the tags of replaced tasks before HSET overwrites the bodies, which contain these tags. Most cells have neither
+-- tags nor dead tasks: one command finds that out.
+if redis.call('EXISTS', TAGS, GRAVES) > 0 then
+  untag(keys)
+  supersede(keys)
+end
 
 local fresh = redis.call('HSET', POOL, unpack(keys_and_bodies))
 

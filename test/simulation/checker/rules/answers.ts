@@ -11,6 +11,7 @@ const INVARIANTS: Record<Exclude<Op, 'get' | 'schedule'>, string> = {
   cancel: 'I4',
   reschedule: 'I5',
   replay: 'I9',
+  'replay-newest': 'I9',
   purge: 'I9',
 }
 

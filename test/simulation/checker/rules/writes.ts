@@ -9,6 +9,7 @@ const INVARIANTS: Record<WriteEvent['op'], string> = {
   cancel: 'I4',
   reschedule: 'I5',
   replay: 'I9',
+  'replay-newest': 'I9',
   purge: 'I9',
 }
 

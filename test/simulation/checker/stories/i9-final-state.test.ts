@@ -102,6 +102,46 @@ describe('I9 one final state', () => {
         .ends({ a: 'dead v2' }, { dead: 1, purged: 1 }, {}, { deadCause: 'handler' }),
     ALL,
   )
+  const superseded = (c: Composition): Story =>
+    held(c)
+      .start('a', 'v1')
+      .end('dead')
+      .settle('a', 't1', REJECTED)
+      .at(500)
+      .schedule('a', 'v2', 500)
+      .done('a', 'v2', 't2')
+  breaks(
+    'I9',
+    'a sweep of the dead brought back what a newer one of its key superseded',
+    (c) =>
+      superseded(c)
+        .write('replay-newest', 'a', 'replayed', { dueMs: 500 })
+        .done('a', 'v1', 't3', { deliveries: 2 })
+        .ends({ a: ended(c, 'done v1') }, { done: 2 }),
+    ALL,
+  )
+  breaks(
+    'I9',
+    'a sweep of the dead passed over the newest of its key',
+    (c) =>
+      held(c)
+        .start('a', 'v1')
+        .end('dead')
+        .settle('a', 't1', REJECTED)
+        .write('replay-newest', 'a', 'superseded')
+        .ends({ a: 'dead v1' }, { dead: 1 }, {}, { deadCause: 'handler' }),
+    ALL,
+  )
+  fine(
+    'superseded: a sweep of the dead passes it over, and its key by name brings it back',
+    (c) =>
+      superseded(c)
+        .write('replay-newest', 'a', 'superseded')
+        .replay('a')
+        .done('a', 'v1', 't3', { deliveries: 2 })
+        .ends({ a: ended(c, 'done v1') }, { done: 2 }),
+    ALL,
+  )
   fine(
     'dead, and another one of the key done after that',
     (c) =>

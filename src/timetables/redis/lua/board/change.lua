@@ -4,11 +4,11 @@
 --
 -- KEYS        board and changes (shared/board.lua): KEYS[6] is the list of this topic's changes, newest first
 -- ARGV        topic, expected version, id of the change as JSON, changeable part as JSON, author and patch as JSON,
---             number of changes to keep
+--             number of changes to keep, not after (shared/not-after.lua)
 -- Reply       now; 1 if this call or an earlier call with this id made the change, 0 if the topic has another version;
 --             the topic as text ('' if there is no such topic)
 -- Repeatable  no: the caller gets 'unknown-outcome', and may then repeat the change with the same id
---@include board
+--@include board not-after
 
 local CHANGES = KEYS[6]
 local topic, expected, change_id = ARGV[1], tonumber(ARGV[2]), ARGV[3]

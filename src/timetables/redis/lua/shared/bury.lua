@@ -1,6 +1,6 @@
 -- The dead tasks of a cell. DEAD maps a key to its time of death in ms. GRAVES maps a key to three lines: cause of
--- death, tries (shared/tries.lua), body. When a task dies, dead tasks over the limit GRAVES_MAX or older than
--- GRAVE_AGE_MAX_MS are deleted.
+-- death (marked once the key is scheduled again: shared/graves.lua), tries (shared/tries.lua), body. When a task dies,
+-- dead tasks over the limit GRAVES_MAX or older than GRAVE_AGE_MAX_MS are deleted.
 local GRAVES_MAX = 15625
 local GRAVE_AGE_MAX_MS = 30 * 86400000
 
