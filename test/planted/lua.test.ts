@@ -1,6 +1,7 @@
 /** Broken scripts on a real Redis, on a virtual clock: each is seen by the case that the table names. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
+import { expectCaught } from './caught.ts'
 import { luaBugs, readWith } from './lua.ts'
 import { openOnVirtualClock } from '../contract/redis-harness.ts'
 import { runCase, timetableCases } from '../contract/timetable.ts'
@@ -18,9 +19,7 @@ describe('the contract sees inside the Lua', () => {
     const read = readWith(bug)
     // Throws by itself where the words to change are no longer there.
     read(bug.file)
-    await expect(runCase(one, () => openOnVirtualClock(server, { read }))).rejects.toMatchObject({
-      name: 'AssertionError',
-    })
+    await expectCaught(() => runCase(one, () => openOnVirtualClock(server, { read })))
   })
 
   it('no two bugs share a name', () => {
