@@ -137,7 +137,7 @@ describe('a Redis in trouble', () => {
   })
 
   it('was restarted: settings and tokens are there again', async () => {
-    await using server = await startRedis({ config: { appendonly: 'yes' } })
+    await using server = await startRedis({ config: { appendonly: 'yes', appendfsync: 'always' } })
     const board = await openBoard(server.url)
     await board.create('t', 16, 'key')
     const record = await changed(board, 't', 0, change({ declared: { batchSize: 7 } }))
