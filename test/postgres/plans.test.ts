@@ -217,6 +217,8 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     scheduleKeeping: FEW,
     cancel: FEW,
     reschedule: FEW,
+    // Ten claim calls of one key each.
+    claimGroups: FEW,
     claim: FEW,
     claimAny: FEW,
     begin: FEW,
@@ -417,6 +419,20 @@ test('a claim, and its settling', { timeout: 180_000 }, async () => {
     1,
   ])
   expectIndexesOnly(claim.nodes)
+  const group = [
+    2,
+    '{0}',
+    [keys.map((n) => `key-${n}`).join('\x1e')],
+    '{1}',
+    '{30000}',
+    '{1900000000000}',
+    1,
+    100,
+  ]
+  const claimGroups = await planOf(WRITES.claimGroups.text, group)
+  expectIndexesOnly(claimGroups.nodes)
+  // By key, and then by ctid: some blocks for each of the 500.
+  expect(claimGroups.blocks).toBeLessThan(20_000)
   const finish = await planOf(WRITES.finish.text, [2, ...places, all('1'), all('1'), 1, 100])
   expectIndexesOnly(finish.nodes)
   console.log(`a claim of 500 out of ${ROWS} rows took ${claim.ms} ms`)

@@ -3,7 +3,14 @@ import { type Clock, sleepUntil, withDeadline } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import { RecordClock } from '../../lib/record-clock.ts'
 import type { CancelRequests } from './cancel-request.ts'
-import { hasServerEnded, isLockTimeout, isRetryable, toTocsinError, tooLateAt } from './driver-errors.ts'
+import {
+  hasServerEnded,
+  isLockTimeout,
+  isRetryable,
+  isTooLarge,
+  toTocsinError,
+  tooLateAt,
+} from './driver-errors.ts'
 import { asStep } from './prepared-steps.ts'
 import type { Schema } from './schema.ts'
 import type { StatementRunner } from './statement-runner.ts'
@@ -208,12 +215,12 @@ export class Database {
   }
 
   #errorOf(error: unknown, { doing, isRepeatable }: StatementCall, isSent: boolean): unknown {
-    // Deadlocks, serialization failures, lock timeouts and writes that came too late are returned unchanged, so that the
-    // callers of this class can recognize them.
+    // Deadlocks, serialization failures, lock timeouts, claims that are too large and writes that came too late are
+    // returned unchanged, so that the callers of this class can recognize them.
     if (
       !TocsinError.is(error) &&
       isSent &&
-      (isRetryable(error) || isLockTimeout(error) || tooLateAt(error) !== null)
+      (isRetryable(error) || isLockTimeout(error) || isTooLarge(error) || tooLateAt(error) !== null)
     )
       return error
     return toTocsinError(error, this.where, doing, isRepeatable, isSent)

@@ -1,7 +1,7 @@
 /** Translates errors of PostgreSQL and of its driver into errors of Tocsin that say what to do. */
 import { describeError, TocsinError } from '../../errors.ts'
 import { badTx } from '../../values/tx.ts'
-import { TOO_LATE } from './sql-states.ts'
+import { TOO_LARGE, TOO_LATE } from './sql-states.ts'
 
 /**
  * The maximum number of nested errors in which the SQLSTATE is searched for: ORMs wrap the driver's error in their own
@@ -47,6 +47,11 @@ export function tooLateAt(error: unknown): number | null {
   if (sqlStateOf(error) !== TOO_LATE) return null
   const atMs = Number((error as { detail?: unknown }).detail)
   return Number.isFinite(atMs) ? atMs : null
+}
+
+/** Returns true if the payloads of a claim were too large for one answer (tocsin.fits). The claim took nothing. */
+export function isTooLarge(error: unknown): boolean {
+  return sqlStateOf(error) === TOO_LARGE
 }
 
 /**

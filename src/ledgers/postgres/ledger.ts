@@ -33,6 +33,7 @@ import type { OnConflict } from '../../task.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import { byteSizeOf } from '../../lib/byte-size.ts'
+import { groupBy } from '../../lib/group-by.ts'
 import {
   type BatchAnswer,
   type BatchKind,
@@ -53,12 +54,14 @@ import { TOPICS } from './statements/topics.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { WRITES } from './statements/writes.ts'
 import type { StatementRunner } from './statement-runner.ts'
-import type { ClaimItem, ExtendItem, TopicName, Writes } from './writes.ts'
+import type { ClaimGroup, ClaimWrites } from './claim-writes.ts'
+import type { ExtendItem, TopicName, Writes } from './writes.ts'
 
 export interface PostgresParts {
   readonly id: string
   readonly database: Database
   readonly writes: Writes
+  readonly claims: ClaimWrites
   readonly batcher: Batcher
   readonly transactions: CallerTransactions
   readonly handlers: HandlerTransactions
@@ -168,15 +171,28 @@ export class PostgresLedger implements Ledger {
     return this.#parts.transactions.within(tx)
   }
 
-  claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
-    const { writes } = this.#parts
-    const { stamp, leaseMs, nowMs, alone } = request
-    const items = places.map(({ key, cell }) => ({ key, cell, stamp, leaseMs, nowMs, alone }))
-    return this.#batched<ClaimItem, ClaimVerdict>(
+  async claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
+    const { claims, batcher } = this.#parts
+    const kinds = this.#kindsOf<ClaimGroup, ClaimVerdict[]>(
       { topic, doing: 'claim', way: 'claim', isRepeatable: true },
-      items,
-      (runner, of, some) => writes.claim(runner, of, some),
+      (runner, of, groups) => claims.claim(runner, of, groups),
+      (group) => claims.bytesOf(topic, group),
     )
+    const byCell = groupBy(places.keys(), (nth) => (places[nth] as Place).cell)
+    const groups = Array.from(byCell, ([cell, indexes]) => ({
+      key: `${cell}/${request.stamp}`,
+      cell,
+      keys: indexes.map((nth) => (places[nth] as Place).key),
+      ...request,
+    }))
+    const answers = await batcher.add(groups, ({ cell }) => kindOf(kinds, cell))
+    const [only] = answers
+    // A claim call of a consumer is about one cell.
+    if (only !== undefined && answers.length === 1) return only
+    const verdicts = new Array<ClaimVerdict>(places.length)
+    for (const [at, indexes] of [...byCell.values()].entries())
+      for (const [n, nth] of indexes.entries()) verdicts[nth] = answers[at]?.[n] as ClaimVerdict
+    return verdicts
   }
 
   async begin(topic: string, place: Place, stamp: number): Promise<boolean> {

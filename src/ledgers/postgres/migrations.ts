@@ -2,7 +2,7 @@ import { TocsinError } from '../../errors.ts'
 import { COUNTERS, DEAD } from '../rows.ts'
 import { ISOLATED } from './earlier-prefixes.ts'
 import type { Schema } from './schema.ts'
-import { TOO_LATE } from './sql-states.ts'
+import { TOO_LARGE, TOO_LATE } from './sql-states.ts'
 import { SQL_FUNCTIONS, SQL_FUNCTIONS_VERSION } from './sql-functions.ts'
 
 /**
@@ -214,6 +214,19 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
           END IF;
           RETURN true;
         END $tocsin$;
+    `,
+  },
+  {
+    name: '008_fits',
+    sql: () => `
+      -- Raises an error, which rolls the statement back, if payloads are larger than one answer may be.
+      CREATE FUNCTION tocsin.fits(bytes bigint, bytes_max bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+        BEGIN
+          IF bytes > bytes_max THEN
+            RAISE EXCEPTION USING ERRCODE = '${TOO_LARGE}', MESSAGE = 'tocsin: too large', DETAIL = bytes::text;
+          END IF;
+          RETURN true;
+        END $$;
     `,
   },
 ]

@@ -17,6 +17,7 @@ import type { Schema } from './schema.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { Topics } from './topics.ts'
 import { CallerTransactions } from './caller-transactions.ts'
+import { ClaimWrites } from './claim-writes.ts'
 import { Writes } from './writes.ts'
 
 export interface PostgresSettings {
@@ -81,6 +82,7 @@ export async function openPostgres(
         'the connection to PostgreSQL is not encrypted; add ?sslmode=verify-full',
       )
     const writes = new Writes(session)
+    const claims = new ClaimWrites(session)
     const topics = new Topics(database, clock)
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, schema, clock, random, logger, callTimeoutMs)
@@ -100,6 +102,7 @@ export async function openPostgres(
       id: facts.id,
       database,
       writes,
+      claims,
       batcher,
       transactions,
       handlers,

@@ -39,6 +39,12 @@ const STEPS: readonly Step[] = [
     returns: ['now_ms float8', 'superseded text', 'written text', 'kept text', 'told text'],
   },
   {
+    name: 'claim_groups',
+    statement: WRITES.claimGroups,
+    returns: ['n integer', 'keys text', 'generations text', 'dues_ms text', 'others text', 'bodies text'],
+    isByPlace: true,
+  },
+  {
     name: 'claim',
     statement: WRITES.claim,
     returns: [

@@ -20,4 +20,7 @@ export const SQL_STATES = {
 /** The SQLSTATE of a write that came too late, which the function tocsin.in_time raises. It never changes, either. */
 export const TOO_LATE = 'TC011'
 
+/** The SQLSTATE of a claim with too large payloads, which the function tocsin.fits raises. */
+export const TOO_LARGE = 'TC012'
+
 export type SqlErrorCode = keyof typeof SQL_STATES

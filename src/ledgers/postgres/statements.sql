@@ -13,8 +13,9 @@
 -- write_schedule_keeping    Writes.schedule, tocsin.schedule()
 -- write_cancel              Writes.cancel, tocsin.cancel()
 -- write_reschedule          Writes.reschedule, tocsin.reschedule()
--- write_claim               Writes.claim
--- write_claim_any           Writes.claim
+-- write_claim_groups        ClaimWrites.claim
+-- write_claim               ClaimWrites.claim
+-- write_claim_any           ClaimWrites.claim
 -- write_begin               Writes.begin
 -- write_extend              Writes.extend
 -- write_finish              Writes.settle
@@ -333,10 +334,59 @@ WITH t AS MATERIALIZED (
     WHERE $9::bigint > 0 AND (SELECT min(due_ms) FROM judged WHERE outcome = 'rescheduled') <= t.now_ms + $9::bigint) AS told FROM judged
   WHERE (SELECT tocsin.in_time($11::bigint, (SELECT count(*) FROM judged)));
 
+-- write_claim_groups
+-- Claims pending tasks that are due, for whole claim calls: one input row per call, not per task. Skips all other
+-- tasks and suspects; claim_any handles those. Fails, and claims nothing, if a row stays locked (55P03), or if the
+-- payloads exceed 1048576 bytes (TC012); claim handles those calls.
+-- Sent by: ClaimWrites.claim
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]  cell of each call
+--   $3  keys             text[]      keys of each call, separated by \x1e
+--   $4  stamps           bigint[]    stamp of each claim
+--   $5  leases_ms        bigint[]    length of each lease in milliseconds
+--   $6  rang_ms          bigint[]    time of the clock by which each task rang
+--   $7  session          bigint      session of the process that holds the claims
+--   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+-- Returns: A row for each call that claimed a task: n; keys (separated by \x1e); generations, due_ms (by commas);
+-- others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by
+-- \x1f); bodies.
+PREPARE write_claim_groups (integer, smallint[], text[], bigint[], bigint[], bigint[], bigint, integer) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $8::integer IS NOT NULL
+        THEN set_config('lock_timeout', $8::integer::text, true) END AS lock_timeout
+  ),
+  taken AS (
+    UPDATE tocsin.live l SET session = $7, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms,
+      deliveries = l.deliveries + 1, started = 0
+    FROM (
+      SELECT g.n, g.my_stamp, g.trusted_ms, g.rang_ms, t.now_ms, l.at, l.part
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, trusted_ms, rang_ms, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l
+    ) i
+    WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost < 2
+    RETURNING i.n, l.key, l.generation, l.due_ms, CASE WHEN l.ring_ms = l.due_ms AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL
+        THEN NULL ELSE concat_ws(E'\x1f', l.key, l.ring_ms, l.failures, l.deliveries, l.priority, array_to_string(l.tags, E'\n'))
+      END AS other, l.body, octet_length(l.body) AS bytes
+  ),
+  size AS MATERIALIZED (SELECT tocsin.fits(coalesce(sum(bytes), 0)::bigint, 1048576) AS fits FROM taken),
+  told AS (
+    SELECT n, count(*) AS count, string_agg(key, E'\x1e') AS keys, string_agg(generation::text, ',') AS generations, string_agg(due_ms::text, ',') AS dues_ms,
+      string_agg(other, E'\x1e') AS others, string_agg(body, E'\x1e') AS bodies
+    FROM taken WHERE (SELECT fits FROM size) GROUP BY n
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, sum(count) FROM told HAVING count(*) > 0)
+  SELECT n::integer, keys, generations, dues_ms, others, bodies FROM told;
+
 -- write_claim
 -- Claims pending tasks that are due, which is the common case, until their payloads reach 1048576 bytes. Skips all
 -- other tasks, locked rows, and suspects that are not claimed alone; claim_any handles those.
--- Sent by: Writes.claim
+-- Sent by: ClaimWrites.claim
 --   $1  topic      integer     id of the topic
 --   $2  cells      smallint[]
 --   $3  keys       text[]
@@ -373,7 +423,7 @@ WITH t AS MATERIALIZED (
 -- Handles the tasks that claim skipped, and returns a verdict for each task. If the lease of a task has expired,
 -- claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, or makes it pending if it
 -- must be claimed alone. Claims no more tasks when their payloads have reached 1048576 bytes.
--- Sent by: Writes.claim
+-- Sent by: ClaimWrites.claim
 --   $1  topic          integer     id of the topic
 --   $2  cells          smallint[]
 --   $3  keys           text[]

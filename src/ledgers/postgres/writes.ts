@@ -3,7 +3,6 @@
  */
 import { TocsinError } from '../../errors.ts'
 import type {
-  ClaimVerdict,
   ExtendAnswer,
   LedgerReplayed,
   LedgerRescheduled,
@@ -16,11 +15,10 @@ import { ringMsAt } from '../../values/ring-time.ts'
 import type { CancelAnswer, NewEntry, Place, Replayable } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
-import { claimedTaskOf, DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
+import { DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { noOpenTransaction } from './driver-errors.ts'
 import type { StatementRunner } from './statement-runner.ts'
-import { SEPARATOR } from './statements/fragments.ts'
 import { WRITES } from './statements/writes.ts'
 
 export interface TopicName {
@@ -28,24 +26,10 @@ export interface TopicName {
   readonly name: string
 }
 
-export interface ClaimItem extends Place {
-  readonly stamp: number
-  readonly leaseMs: number
-  /** The time of the hint table's clock when the task rang, in Unix milliseconds. */
-  readonly nowMs: number
-  readonly alone: boolean
-}
-
 export interface ExtendItem extends Place {
   readonly stamp: number
   readonly leaseMs: number
 }
-
-/**
- * The delay before a task is claimed again if another transaction has locked its row. The claim answers 'held', with a
- * lease that ends after this delay.
- */
-const LOCKED_MS = 300
 
 /** Value of the column `supersedes`: the replaced task was in flight. */
 const IN_FLIGHT = 3
@@ -177,35 +161,6 @@ export class Writes {
       if (outcome !== 'rescheduled') return { outcome, dueMs: null, hint: null }
       return { outcome, dueMs, hint: fresh(key, cell, dueMs, priority) }
     })
-  }
-
-  async claim(
-    runner: StatementRunner,
-    topic: TopicName,
-    items: readonly ClaimItem[],
-  ): Promise<ClaimVerdict[]> {
-    const values = (some: readonly ClaimItem[]) => [
-      topic.id,
-      ...placeArrays(some),
-      numberArray(some.map(({ stamp }) => stamp)),
-      numberArray(some.map(({ leaseMs }) => leaseMs)),
-      numberArray(some.map(({ nowMs }) => nowMs)),
-      booleanArray(some.map(({ alone }) => alone)),
-      this.session,
-    ]
-    const verdicts = new Array<ClaimVerdict>(items.length)
-    const [taken] = await runner.query(WRITES.claim.text, values(items))
-    const answered =
-      putTaken(topic.name, items, taken as TakenLists, verdicts) + putLeftOut(taken as TakenLists, verdicts)
-    if (answered === items.length) return verdicts
-    const left = [...items.keys()].filter((at) => verdicts[at] === undefined)
-    const some = left.map((at) => items[at] as ClaimItem)
-    const rows = await runner.query(WRITES.claimAny.text, [...values(some), poisonText('%s')])
-    for (const row of rows as ClaimRow[]) {
-      const at = row[0] - 1
-      verdicts[left[at] as number] = verdictOf(topic.name, some[at] as ClaimItem, row)
-    }
-    return verdicts
   }
 
   async begin(
@@ -373,38 +328,6 @@ export class Writes {
   }
 }
 
-type ClaimRow = [
-  n: number,
-  verdict: string,
-  generation: number,
-  body: string,
-  dueMs: number,
-  ringMs: number,
-  failures: number,
-  deliveries: number,
-  tags: string | null,
-  priority: number,
-  lost: number,
-  endsInMs: number,
-]
-
-/**
- * The claimed tasks, as one list per column. All lists of claimed tasks are null if no task was claimed. `leftOut` is
- * null if no task was left out.
- */
-type TakenLists = [
-  n: string | null,
-  generation: string,
-  dueMs: string,
-  ringMs: string,
-  failures: string,
-  deliveries: string,
-  priority: string,
-  tags: string,
-  body: string,
-  leftOut: string | null,
-]
-
 type SettleRow = [
   n: number,
   answer: 'settled' | 'stale' | 'locked',
@@ -415,7 +338,6 @@ type SettleRow = [
   lost: number,
 ]
 
-const FULL: ClaimVerdict = { kind: 'full' }
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
 const ENDED: LedgerSettled = { answer: 'settled', hint: null }
 const GOES_ON = new Set(['retry', 'snooze', 'return', 'lost'])
@@ -445,96 +367,6 @@ function written(
     inFlight: supersedes === IN_FLIGHT,
     hint: { key, cell, ringMs: dueMs, failures: 0, priority, isSuspect: false },
   }
-}
-
-/**
- * Parses the lists of claimed tasks, and stores a verdict for each task in `verdicts`. Returns the number of claimed
- * tasks.
- */
-function putTaken(
-  topic: string,
-  items: readonly ClaimItem[],
-  lists: TakenLists,
-  verdicts: ClaimVerdict[],
-): number {
-  if (lists[0] === null) return 0
-  const [ns, generations, duesMs, ringsMs, failures, deliveries, priorities] = lists
-    .slice(0, 7)
-    .map((list) => JSON.parse(`[${list}]`) as number[]) as [
-    number[],
-    number[],
-    number[],
-    number[],
-    number[],
-    number[],
-    number[],
-  ]
-  const tags = lists[7].split(SEPARATOR)
-  const bodies = lists[8].split(SEPARATOR)
-  // The lengths differ only if a text contains the separator because the table was changed by hand. An error is better
-  // than a task with the payload of another task.
-  if (bodies.length !== ns.length || tags.length !== ns.length)
-    throw new TocsinError(
-      'ledger-damaged',
-      `topic '${topic}': a payload contains the control character \\x1e, which JSON cannot contain unescaped`,
-    )
-  for (let i = 0; i < ns.length; i++) {
-    const at = (ns[i] as number) - 1
-    const task = claimedTaskOf(topic, {
-      key: (items[at] as ClaimItem).key,
-      generation: generations[i] as number,
-      body: bodies[i] as string,
-      due_ms: duesMs[i] as number,
-      ring_ms: ringsMs[i] as number,
-      failures: failures[i] as number,
-      deliveries: deliveries[i] as number,
-      tags: tags[i] === '' ? null : (tags[i] as string),
-      priority: priorities[i] as number,
-    })
-    verdicts[at] = { kind: 'ours', task }
-  }
-  return ns.length
-}
-
-/** Puts the verdicts of due tasks that did not fit into the answer. Returns their number. */
-function putLeftOut(lists: TakenLists, verdicts: ClaimVerdict[]): number {
-  const leftOut = lists[9]
-  if (leftOut === null) return 0
-  const ns = JSON.parse(`[${leftOut}]`) as number[]
-  for (const n of ns) verdicts[n - 1] = FULL
-  return ns.length
-}
-
-function verdictOf(topic: string, item: ClaimItem, row: ClaimRow): ClaimVerdict {
-  const [, verdict, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority, lost, endsInMs] =
-    row
-  const { key } = item
-  switch (verdict) {
-    case 'ours': {
-      const claimed = { key, generation, body, due_ms, ring_ms, failures, deliveries, tags, priority }
-      return { kind: 'ours', task: claimedTaskOf(topic, claimed) }
-    }
-    case 'locked':
-      return { kind: 'held', leaseEndInMs: LOCKED_MS }
-    case 'full':
-      return FULL
-    case 'held':
-      return { kind: 'held', leaseEndInMs: endsInMs }
-    case 'later':
-    case 'suspect':
-      return { kind: verdict, hint: waiting(item, row, 0) }
-    case 'release':
-      return { kind: 'suspect', hint: waiting(item, row, 1) }
-    case 'poison':
-      return { kind: 'poison', error: poisonText(lost + 1) }
-    default:
-      return { kind: 'gone' }
-  }
-}
-
-function waiting({ key, cell }: Place, row: ClaimRow, losses: number): Hint {
-  const [, , , , , ringMs, failures, , , priority, lost] = row
-  return hintOf({ key, cell, ring_ms: ringMs, failures, priority, lost: lost + losses })
 }
 
 /**

@@ -1,7 +1,8 @@
 /** The statements that claim tasks, record the start of a task, and extend leases. */
 import { BATCH_BYTES_MAX } from '../../../lib/batch-max.ts'
 import { LOSSES_OF_A_SUSPECT } from '../../../values/rescue.ts'
-import { ALONE, CANCELLED, DEAD, STARTED_ALONE } from '../../rows.ts'
+import { ALONE, CANCELLED, DEAD, priorityNumber, STARTED_ALONE } from '../../rows.ts'
+import { TOO_LARGE } from '../sql-states.ts'
 import {
   AT,
   CARRIED,
@@ -18,6 +19,7 @@ import {
 } from './fragments.ts'
 import {
   LEASES_MS,
+  LOCK_TIMEOUT_MS,
   param,
   POISON_FORMAT,
   SESSION,
@@ -27,11 +29,14 @@ import {
   TOPIC,
 } from './statement.ts'
 
+const NORMAL = priorityNumber('normal')
+const RANG_MS = param('rang_ms', 'bigint[]', 'time of the clock by which each task rang')
+
 const TAKES = [
   ...TASKS,
   STAMPS,
   LEASES_MS,
-  param('rang_ms', 'bigint[]', 'time of the clock by which each task rang'),
+  RANG_MS,
   param('alone', 'boolean[]', 'true if the consumer runs no other task, as required for a suspect'),
   SESSION,
 ] as const
@@ -58,12 +63,68 @@ const BYTES = 'octet_length(l.body) AS bytes'
 const bytesBefore = (bytes: string): string =>
   `sum(${bytes}) OVER (ORDER BY i.n ROWS UNBOUNDED PRECEDING) - ${bytes} AS bytes_before`
 
+/** The separator of the columns of one task in the list `others`. No column can contain this character. */
+export const FIELD_SEPARATOR = '\x1f'
+
+/** The columns of a task that are nearly always the same. They are returned only if one of them differs. */
+const OTHER = `CASE WHEN l.ring_ms = l.due_ms AND l.failures = 0 AND l.deliveries = 1 AND l.priority = ${NORMAL} AND l.tags IS NULL
+        THEN NULL ELSE concat_ws(E'\\x1f', l.key, l.ring_ms, l.failures, l.deliveries, l.priority, array_to_string(l.tags, E'\\n'))
+      END`
+
+export const claimGroups: Statement = {
+  does:
+    'Claims pending tasks that are due, for whole claim calls: one input row per call, not per task. Skips all other tasks ' +
+    'and suspects; claim_any handles those. Fails, and claims nothing, if a row stays locked (55P03), or if the payloads ' +
+    `exceed ${BATCH_BYTES_MAX} bytes (${TOO_LARGE}); claim handles those calls.`,
+  sentBy: 'ClaimWrites.claim',
+  takes: [
+    TOPIC,
+    param('cells', 'smallint[]', 'cell of each call'),
+    param('keys', 'text[]', 'keys of each call, separated by \\x1e'),
+    STAMPS,
+    LEASES_MS,
+    RANG_MS,
+    SESSION,
+    LOCK_TIMEOUT_MS,
+  ],
+  returns:
+    'A row for each call that claimed a task: n; keys (separated by \\x1e); generations, due_ms (by commas); others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by \\x1f); bodies.',
+  // A row is found by its key, and updated by its ctid without being locked before: that would write each row twice. So
+  // the conditions are in the UPDATE, which checks them again if it waited for another transaction. The sum hides ring_ms
+  // from the planner, which would take the index of ring times if it plans while the table is empty.
+  text: `WITH ${t({ lockTimeoutMs: '$8' })},
+  taken AS (
+    UPDATE tocsin.live l SET session = $7, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms,
+      deliveries = l.deliveries + 1, started = 0
+    FROM (
+      SELECT g.n, g.my_stamp, g.trusted_ms, g.rang_ms, t.now_ms, l.at, l.part
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, trusted_ms, rang_ms, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l
+    ) i
+    WHERE ${AT} AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost < ${LOSSES_OF_A_SUSPECT}
+    RETURNING i.n, l.key, l.generation, l.due_ms, ${OTHER} AS other, l.body, ${BYTES}
+  ),
+  size AS MATERIALIZED (SELECT tocsin.fits(coalesce(sum(bytes), 0)::bigint, ${BATCH_BYTES_MAX}) AS fits FROM taken),
+  told AS (
+    SELECT n, count(*) AS count, ${texts('key')} AS keys, ${numbers('generation')} AS generations, ${numbers('due_ms')} AS dues_ms,
+      ${texts('other')} AS others, ${texts('body')} AS bodies
+    FROM taken WHERE (SELECT fits FROM size) GROUP BY n
+  ),
+  booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, sum(count) FROM told HAVING count(*) > 0)
+  SELECT n::integer, keys, generations, dues_ms, others, bodies FROM told`,
+}
+
 export const claim: Statement = {
   does:
     'Claims pending tasks that are due, which is the common case, until their payloads reach ' +
     `${BATCH_BYTES_MAX} bytes. Skips all other tasks, locked rows, and ` +
     'suspects that are not claimed alone; claim_any handles those.',
-  sentBy: 'Writes.claim',
+  sentBy: 'ClaimWrites.claim',
   takes: TAKES,
   returns:
     'One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries, priority (separated by commas); tags, body (separated by \\x1e); left_out, n of the due tasks that no longer fit.',
@@ -91,7 +152,7 @@ export const claimAny: Statement = {
     'has expired, claims the task, ends it if it was cancelled in flight, makes it dead if it is poison, ' +
     'or makes it pending if it must be claimed alone. Claims no more tasks when their payloads have reached ' +
     `${BATCH_BYTES_MAX} bytes.`,
-  sentBy: 'Writes.claim',
+  sentBy: 'ClaimWrites.claim',
   takes: [...TAKES, POISON_FORMAT],
   returns:
     "A row for each task: n, verdict; if 'ours', the task; otherwise ring_ms, failures, priority, lost, milliseconds to the end of its lease.",

@@ -7,7 +7,7 @@
  * drivers parse in the same way: texts, booleans, and numbers other than bigint.
  */
 import { cancel, reschedule } from './changes.ts'
-import { begin, claim, claimAny, extend } from './claims.ts'
+import { begin, claim, claimAny, claimGroups, extend } from './claims.ts'
 import { forgetDead, forgetEnded, purge, replay } from './ended.ts'
 import { schedule, scheduleKeeping, scheduleNew } from './schedule.ts'
 import { finish, settle } from './settling.ts'
@@ -18,6 +18,7 @@ export const WRITES = {
   scheduleKeeping,
   cancel,
   reschedule,
+  claimGroups,
   claim,
   claimAny,
   begin,
