@@ -34,7 +34,9 @@ describe.concurrent('members', () => {
     { timeout: 30_000 },
     async (composition) => {
       await using place = await servers.place(composition)
-      await place.nodes('one')
+      const [one] = await place.nodes('one')
+      // Its nodes are told after its first beat: until then, no other process can know it.
+      await one!.nodes()
       const [two] = await place.nodes('two')
       expect((await two!.nodes()).map(({ name }) => name).toSorted()).toEqual(['one', 'two'])
     },
