@@ -127,7 +127,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'alone boolean[]': each('f'),
   'are_delays boolean[]': each('f'),
   'beats bigint': 1,
-  'bodies text[]': each('1'),
+  'bodies text': TASKS.map(() => '1').join('\x1e'),
   'card text': '{}',
   'causes text[]': each('attempts'),
   'cell smallint': 0,

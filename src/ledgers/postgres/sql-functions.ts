@@ -303,7 +303,7 @@ const scheduled = (statement: string): string =>
       "ARRAY[v.kind = 'delay']",
       'ARRAY[v.priority_number]',
       'ARRAY[v.tag_lines]',
-      'ARRAY[v.body]',
+      'v.body',
       'v.merge_ms',
       ...TERMS_VALUES,
       ...NOTIFY_VALUES,

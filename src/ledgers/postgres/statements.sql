@@ -80,7 +80,7 @@
 --   $5  are_delays        boolean[]   whether ms is a delay
 --   $6  priorities        smallint[]
 --   $7  tags              text[]      tags of each task, one per line
---   $8  bodies            text[]      payload of each task, as JSON
+--   $8  bodies            text        payload of each task, as JSON, separated by \x1e
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
 --   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
 --   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
@@ -89,7 +89,7 @@
 --   $14 expects_new       boolean     try schedule_new first (only in the function of prepared-steps.ts)
 --   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row, as schedule returns it, with nulls.
-PREPARE write_schedule_new (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
+PREPARE write_schedule_new (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text, bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -105,7 +105,8 @@ WITH t AS MATERIALIZED (
       CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
     0), 9007199254739) AS due_ms FROM (
       SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[],
+        string_to_array($8::text, E'\x1e'))
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i) i ORDER BY i.cell, i.key RETURNING l.due_ms),
   booked AS (INSERT INTO tocsin.tally (topic, scheduled) SELECT $1, count(*) FROM written)
@@ -124,7 +125,7 @@ WITH t AS MATERIALIZED (
 --   $5  are_delays        boolean[]   whether ms is a delay
 --   $6  priorities        smallint[]
 --   $7  tags              text[]      tags of each task, one per line
---   $8  bodies            text[]      payload of each task, as JSON
+--   $8  bodies            text        payload of each task, as JSON, separated by \x1e
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
 --   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
 --   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
@@ -134,7 +135,7 @@ WITH t AS MATERIALIZED (
 --   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
 -- 3 in flight]; two nulls.
-PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
+PREPARE write_schedule (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text, bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -146,7 +147,8 @@ WITH t AS MATERIALIZED (
       CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
     0), 9007199254739) AS due_ms FROM (
       SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[],
+        string_to_array($8::text, E'\x1e'))
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i),
   written AS (
@@ -186,7 +188,7 @@ WITH t AS MATERIALIZED (
 --   $5  are_delays        boolean[]   whether ms is a delay
 --   $6  priorities        smallint[]
 --   $7  tags              text[]      tags of each task, one per line
---   $8  bodies            text[]      payload of each task, as JSON
+--   $8  bodies            text        payload of each task, as JSON, separated by \x1e
 --   $9  merge_ms          bigint      ring times are rounded up to a multiple of this; 0: not rounded
 --   $10 lock_timeout_ms   integer     how long to wait for row locks; NULL for the setting of the connection
 --   $11 transaction_id    text        the statement does nothing in any other transaction; NULL for any transaction
@@ -196,7 +198,7 @@ WITH t AS MATERIALIZED (
 --   $15 not_after_ms      bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
 -- Returns: One row: now_ms; superseded, a JSON list of [key, state of the replaced task: 1 pending, 2 lease expired,
 -- 3 in flight]; written, a JSON list of keys; kept, a JSON list of [key, due_ms, whether it is in flight].
-PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text[], bigint, integer, text, bigint, text, boolean, bigint) AS
+PREPARE write_schedule_keeping (integer, smallint[], text[], bigint[], boolean[], smallint[], text[], text, bigint, integer, text, bigint, text, boolean, bigint) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms, nextval('tocsin.generation') AS base, $14::boolean AS expects_new,
       CASE WHEN $10::integer IS NOT NULL
@@ -208,7 +210,8 @@ WITH t AS MATERIALIZED (
       CASE WHEN $9::bigint > 0 THEN ((wanted) + $9::bigint - 1) / $9::bigint * $9::bigint ELSE wanted END,
     0), 9007199254739) AS due_ms FROM (
       SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[],
+        string_to_array($8::text, E'\x1e'))
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i),
   written AS (

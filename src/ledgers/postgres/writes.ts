@@ -19,6 +19,7 @@ import { DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '..
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { noOpenTransaction } from './driver-errors.ts'
 import type { StatementRunner } from './statement-runner.ts'
+import { SEPARATOR } from './statements/fragments.ts'
 import { WRITES } from './statements/writes.ts'
 
 export interface TopicName {
@@ -314,7 +315,8 @@ export class Writes {
       booleanArray(entries.map(({ when }) => when.kind === 'delay')),
       numberArray(entries.map(({ priority }) => priorityNumber(priority))),
       textArray(entries.map(({ tags }) => tagsText(tags))),
-      textArray(entries.map(({ body }) => body)),
+      // Joined, because an array literal would have to escape each quotation mark of the JSON.
+      entries.map(({ body }) => body).join(SEPARATOR),
       mergeMs,
       runner.lockTimeoutMs,
       runner.transactionId,

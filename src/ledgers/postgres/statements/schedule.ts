@@ -18,7 +18,7 @@ const TAKES = [
   param('are_delays', 'boolean[]', 'whether ms is a delay'),
   param('priorities', 'smallint[]'),
   param('tags', 'text[]', 'tags of each task, one per line'),
-  param('bodies', 'text[]', 'payload of each task, as JSON'),
+  param('bodies', 'text', 'payload of each task, as JSON, separated by \\x1e'),
   MERGE_MS,
   LOCK_TIMEOUT_MS,
   TRANSACTION_ID,
@@ -35,7 +35,8 @@ const RETURNS =
 const NEW_TASKS = `
     SELECT i.*, ${ringAt('wanted', '$9::bigint')} AS due_ms FROM (
       SELECT i.*, t.now_ms, t.base + i.n AS generation, CASE WHEN i.is_delay THEN t.now_ms + i.ms ELSE i.ms END AS wanted
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[], $8::text[])
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::boolean[], $6::smallint[], $7::text[],
+        string_to_array($8::text, E'\\x1e'))
         WITH ORDINALITY AS i (cell, key, ms, is_delay, priority, tags, body, n)
     ) i`
 
