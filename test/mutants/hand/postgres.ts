@@ -7,6 +7,30 @@ const SHARDS_TEST = 'test/contract/postgres-shards.test.ts'
 
 export const POSTGRES_MUTANTS: readonly Mutant[] = [
   {
+    name: 'a group claim takes a row whose time was moved meanwhile',
+    file: 'src/ledgers/postgres/statements/claims.ts',
+    find: 'AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost <',
+    replace: 'AND l.session IS NULL AND l.lost <',
+    why: 'The hint has rung, so the task seems to be due.',
+    tests: ['test/postgres/group-claims.test.ts'],
+  },
+  {
+    name: 'a group claim takes a row that another process has claimed meanwhile',
+    file: 'src/ledgers/postgres/statements/claims.ts',
+    find: 'AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost <',
+    replace: 'AND l.ring_ms + 0 <= i.rang_ms AND l.lost <',
+    why: 'Claims of one cell seem to come from one process.',
+    tests: ['test/postgres/group-claims.test.ts'],
+  },
+  {
+    name: 'a group claim of payloads that are too large is not repeated task by task',
+    file: 'src/ledgers/postgres/claim-writes.ts',
+    find: 'const others = areWhole ? left : await this.#claimEach(runner, topic, left)',
+    replace: 'const others = left',
+    why: 'claim_any decides about every task, so it seems to be enough.',
+    tests: [LEDGER_TEST, 'src/ledgers/postgres/claim-writes.test.ts'],
+  },
+  {
     name: 'a statement that waited for longer than its deadline takes effect',
     file: 'src/ledgers/postgres/migrations.ts',
     find: 'IF at_ms > not_after_ms THEN',
