@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Instant, instantMs, LAST_INSTANT_MS } from './instant.ts'
 
@@ -98,6 +99,99 @@ describe('RFC 3339', () => {
   test.each(['+24:00', '-24:00', '+08:60', '+99:99'])('refuses the offset %s', (offset) =>
     expect(() => instantMs(`2026-11-11T00:00:00${offset}`, 'at')).toThrow(refusal(/no such offset/)),
   )
+})
+
+describe('the form that programs print is read as every other form', () => {
+  /** Returns the time, or the hint of the error. */
+  const read = (text: string): number | string => {
+    try {
+      return instantMs(text, 'at')
+    } catch (error) {
+      return (error as Error).message.replace(text, '')
+    }
+  }
+  // A lower-case letter, a space and an offset are read in the general way. The text means the same.
+  const others = (text: string) => [
+    text.replace('T', 't'),
+    text.replace('T', ' '),
+    text.replace(/Z$/, 'z'),
+    text.replace(/Z$/, '+00:00'),
+  ]
+  const expectSame = (text: string) => {
+    const expected = read(text)
+    for (const other of others(text)) if (read(other) !== expected) expect(read(other), other).toBe(expected)
+  }
+  const padded = (value: number, length: number) => String(value).padStart(length, '0')
+  const fields = (max: number, length: number) => fc.nat({ max }).map((value) => padded(value, length))
+  const fraction = fc.oneof(
+    fc.constant(''),
+    fc.nat({ max: 999 }).map((ms) => `.${padded(ms, 3)}`),
+  )
+
+  test('every day of the years 1968 to 2260, and days that do not exist', () => {
+    for (let year = 1968; year <= 2260; year++)
+      for (let month = 0; month <= 13; month++)
+        for (const day of [0, 1, 2, 15, 27, 28, 29, 30, 31, 32]) {
+          const text = `${year}-${padded(month, 2)}-${padded(day, 2)}T12:34:56.789Z`
+          const real = new Date(text)
+          const exists =
+            real.getTime() >= 0 && real.toISOString() === text && real.getTime() <= LAST_INSTANT_MS
+          if (exists ? read(text) !== real.getTime() : typeof read(text) !== 'string')
+            expect.fail(`${text} is read as ${read(text)}`)
+        }
+  })
+
+  test('the leap days of years that are a multiple of 100 or 400', () => {
+    expect(read('2000-02-29T00:00:00Z')).toBe(Date.UTC(2000, 1, 29))
+    expect(read('2100-02-29T00:00:00Z')).toMatch(/no such moment/)
+    expect(read('2100-03-01T00:00:00Z')).toBe(Date.UTC(2100, 2, 1))
+  })
+
+  test('generated dates and times, also such that do not exist', () =>
+    fc.assert(
+      fc.property(
+        fields(9999, 4),
+        fields(14, 2),
+        fields(33, 2),
+        fields(25, 2),
+        fields(62, 2),
+        fields(62, 2),
+        fraction,
+        (year, month, day, hour, minute, second, ms) =>
+          expectSame(`${year}-${month}-${day}T${hour}:${minute}:${second}${ms}Z`),
+      ),
+      { numRuns: 2_000 },
+    ))
+
+  test('generated moments', () =>
+    fc.assert(
+      fc.property(fc.integer({ min: -86_400_000, max: LAST_INSTANT_MS + 86_400_000 }), (ms) => {
+        const text = new Date(ms).toISOString()
+        expectSame(text)
+        if (ms >= 0 && ms <= LAST_INSTANT_MS) expect(read(text)).toBe(ms)
+      }),
+      { numRuns: 2_000 },
+    ))
+
+  test('texts with one other character', () =>
+    fc.assert(
+      fc.property(
+        fc.constantFrom('2026-11-11T08:09:10Z', '2024-02-29T23:59:59.999Z'),
+        fc.nat({ max: 23 }),
+        fc.oneof(
+          fc.constantFrom('/', ':', '０', '٣', '-', '+', ' ', '\u0000', ''),
+          fc.string({ maxLength: 2 }),
+        ),
+        (text, at, other) => {
+          const changed = text.slice(0, at) + other + text.slice(at + 1)
+          // Without the form's letters, none of the other texts is changed alike: compare with the strict form itself.
+          const isForm = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/.test(changed)
+          if (isForm) expectSame(changed)
+          else expect(typeof read(changed)).toBe('string')
+        },
+      ),
+      { numRuns: 2_000 },
+    ))
 })
 
 describe('numbers', () => {

@@ -42,6 +42,85 @@ function temporalMs(value: { epochMilliseconds: number; epochNanoseconds?: unkno
 }
 
 function textMs(text: string, field: string): number {
+  const ms = printedMs(text)
+  return Number.isNaN(ms) ? anyTextMs(text, field) : ms
+}
+
+/**
+ * Reads the form that programs print, '2026-11-11T00:00:00Z' or '2026-11-11T00:00:00.000Z', in a tenth of the time that
+ * `anyTextMs` takes: each task of a bulk schedule over HTTP has such a text. Returns NaN for any other text, also for a
+ * moment that does not exist or is before 1970: `anyTextMs` then reads the text, or tells what is wrong with it.
+ */
+function printedMs(text: string): number {
+  const { length } = text
+  if (length !== SECONDS_LENGTH && length !== MILLISECONDS_LENGTH) return Number.NaN
+  if (
+    text.charCodeAt(4) !== DASH ||
+    text.charCodeAt(7) !== DASH ||
+    text.charCodeAt(10) !== LETTER_T ||
+    text.charCodeAt(13) !== COLON ||
+    text.charCodeAt(16) !== COLON ||
+    text.charCodeAt(length - 1) !== LETTER_Z
+  )
+    return Number.NaN
+  const year = twoDigits(text, 0) * 100 + twoDigits(text, 2)
+  const month = twoDigits(text, 5)
+  const day = twoDigits(text, 8)
+  const hour = twoDigits(text, 11)
+  const minute = twoDigits(text, 14)
+  const second = twoDigits(text, 17)
+  const ms = millisecondsIn(text)
+  // A character that is not a digit makes its number negative.
+  if (year < 1970 || month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return Number.NaN
+  if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || ms < 0)
+    return Number.NaN
+  return daysUntil(year, month, day) * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1_000 + ms
+}
+
+/** Length of '2026-11-11T00:00:00Z'. */
+const SECONDS_LENGTH = 20
+/** Length of '2026-11-11T00:00:00.000Z'. */
+const MILLISECONDS_LENGTH = 24
+const DAY_MS = 86_400_000
+/** Makes every number that is computed from it negative. */
+const NO_DIGITS = -1_000_000
+const [ZERO, DASH, DOT, COLON, LETTER_T, LETTER_Z] = [0x30, 0x2d, 0x2e, 0x3a, 0x54, 0x5a]
+
+function millisecondsIn(text: string): number {
+  if (text.length === SECONDS_LENGTH) return 0
+  if (text.charCodeAt(19) !== DOT) return NO_DIGITS
+  const last = text.charCodeAt(22) - ZERO
+  return last < 0 || last > 9 ? NO_DIGITS : twoDigits(text, 20) * 10 + last
+}
+
+function twoDigits(text: string, at: number): number {
+  const tens = text.charCodeAt(at) - ZERO
+  const ones = text.charCodeAt(at + 1) - ZERO
+  return tens < 0 || tens > 9 || ones < 0 || ones > 9 ? NO_DIGITS : tens * 10 + ones
+}
+
+function daysIn(year: number, month: number): number {
+  if (month === 2) return year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : 28
+  return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
+}
+
+/**
+ * Returns the days from 1970-01-01 to a date of the Gregorian calendar. Years are counted from March, so that the leap
+ * day is the last day of a year: (153 m + 2) / 5 is then the number of days before the month. (`Date.UTC` takes twice as
+ * long.)
+ */
+function daysUntil(year: number, month: number, day: number): number {
+  const years = month <= 2 ? year - 1 : year
+  const leapDays = Math.floor(years / 4) - Math.floor(years / 100) + Math.floor(years / 400)
+  const daysOfMonths = Math.floor((153 * (month <= 2 ? month + 9 : month - 3) + 2) / 5)
+  return years * 365 + leapDays + daysOfMonths + day - DAYS_BEFORE_1970
+}
+
+/** The days from 0000-03-01 to 1970-01-01, and 1 because the first day of a month is 1. */
+const DAYS_BEFORE_1970 = 719_469
+
+/** Reads every text that Tocsin takes. Throws if it is no such text. */
+function anyTextMs(text: string, field: string): number {
   const match = RFC3339.exec(text)
   if (match === null) {
     const local = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?$/.test(text)
