@@ -95,9 +95,9 @@ export class EntryBuilder<In> {
   ): Promise<{ entries: NewEntry[]; indexes: number[] }> {
     const entries: NewEntry[] = []
     const indexes: number[] = []
-    for (const [i, task] of tasks.entries()) {
+    for (let i = 0; i < tasks.length; i++) {
       try {
-        const entry = this.one(task)
+        const entry = this.one(tasks[i] as NewTask<In>)
         const check = this.check(entry)
         if (check !== undefined) await check
         entries.push(entry)

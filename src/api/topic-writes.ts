@@ -83,19 +83,22 @@ export class TopicWrites<In> {
     })
   }
 
-  /** Schedules the valid tasks of one batch. Calls `onRefused` for each invalid task before it writes any task. */
+  /**
+   * Schedules the valid tasks of one batch. Calls `onRefused` for each invalid task before it writes any task. Passes the
+   * store's answers on as they are: most callers only count outcomes, and need no result object for each task.
+   */
   scheduleValid(
     tasks: readonly NewTask<In>[],
     onRefused: (index: number, error: unknown) => void,
-    onScheduled: (index: number, scheduled: Scheduled) => void,
+    onScheduled: (index: number, key: string, answer: ScheduleAnswer) => void,
   ): Promise<void> {
     return this.#alone(async () => {
       this.#parts.checkOpen()
       const { entries, indexes } = await this.#builder.valid(tasks, onRefused)
       if (entries.length === 0) return
       const answers = await this.queue.run(() => this.#put(entries))
-      for (const [i, { key }] of entries.entries())
-        onScheduled(indexes[i] as number, scheduledOf(key, answers[i] as ScheduleAnswer))
+      for (let i = 0; i < entries.length; i++)
+        onScheduled(indexes[i] as number, (entries[i] as NewEntry).key, answers[i] as ScheduleAnswer)
     }, true)
   }
 

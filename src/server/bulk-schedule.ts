@@ -66,9 +66,9 @@ export async function scheduleLines(
     await topic.scheduleValid(
       tasks,
       (i, error) => refuse(numbers[i] as number, error),
-      (i, { key, outcome, dueAt, inFlight }) => {
+      (i, key, { outcome, dueMs, inFlight }) => {
         summary[outcome]++
-        if (isEach) writer.write({ line: numbers[i], key, outcome, dueAt, inFlight })
+        if (isEach) writer.write({ line: numbers[i], key, outcome, dueAt: new Date(dueMs), inFlight })
       },
     )
     writer.flush()

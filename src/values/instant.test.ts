@@ -147,6 +147,17 @@ describe('the form that programs print is read as every other form', () => {
     expect(read('2100-03-01T00:00:00Z')).toBe(Date.UTC(2100, 2, 1))
   })
 
+  test('a text that was read before, and another one in between', () => {
+    const [first, second] = ['2026-11-11T00:00:00Z', '2026-11-12T00:00:00.001Z']
+    const [firstMs, secondMs] = [Date.UTC(2026, 10, 11), Date.UTC(2026, 10, 12) + 1]
+    expect([first, first, second, first].map(read)).toEqual([firstMs, firstMs, secondMs, firstMs])
+    // A text that is read in the general way, or refused, is not taken for the one before.
+    expect(read('2026-11-11T00:00:00+00:00')).toBe(firstMs)
+    expect(read('2026-02-30T00:00:00Z')).toMatch(/no such moment/)
+    expect(read('2026-02-30T00:00:00Z')).toMatch(/no such moment/)
+    expect(read(first)).toBe(firstMs)
+  })
+
   test('generated dates and times, also such that do not exist', () =>
     fc.assert(
       fc.property(

@@ -41,9 +41,17 @@ function temporalMs(value: { epochMilliseconds: number; epochNanoseconds?: unkno
   return value.epochMilliseconds + (cut ? 1 : 0)
 }
 
+/** The last text in the form that programs print, and its time. The tasks of a bulk schedule often ring together. */
+let lastText = ''
+let lastTextMs = 0
+
 function textMs(text: string, field: string): number {
+  if (text === lastText) return lastTextMs
   const ms = printedMs(text)
-  return Number.isNaN(ms) ? anyTextMs(text, field) : ms
+  if (Number.isNaN(ms)) return anyTextMs(text, field)
+  lastText = text
+  lastTextMs = ms
+  return ms
 }
 
 /**
