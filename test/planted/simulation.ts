@@ -58,6 +58,13 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     composition: 'embedded',
   },
   {
+    name: 'a cancel in the file ends a task that is claimed, and says that it never runs',
+    file: SQLITE,
+    find: "if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', time))",
+    replace: "if (this.#endUnder(topic, place, this.#row(topic, place) ?? NO_CLAIM, 'cancelled', time))",
+    composition: 'embedded',
+  },
+  {
     name: 'acknowledged before it is delivered',
     file: WORKER,
     find: 'const answer = this.#parts.performer(starting.map(taskOf), call.context);',

@@ -107,6 +107,8 @@ export class Transitions {
   cancel(topicName: string, places: readonly Place[], time: StepTime): CancelAnswer[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
     return places.map((place) => {
+      // Most tasks are pending. One statement checks that and ends the task; its columns are not read.
+      if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', time)) return 'cancelled'
       const row = this.#row(topic, place)
       if (row === undefined) return 'not-found'
       if (this.#isHeld(row, time)) {
@@ -320,16 +322,10 @@ export class Transitions {
 
   #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, time: StepTime): LedgerSettled {
     const { kind } = outcome
-    // One statement checks that the task is held under the stamp, and copies it to the ended tasks.
-    if (kind === 'done' || kind === 'obsolete') {
-      const state = ENDED_STATES.indexOf(kind)
-      const tags = this.#statements.end.get(state, time.nowMs, topic, cell, key, this.#session, stamp)
-      if (tags === undefined) return STALE
-      this.#count(topic, 'claimed', -1)
-      this.#remove(topic, { key, cell, tags: tags as string | null })
-      this.#count(topic, kind, 1)
-      return ENDED
-    }
+    if (kind === 'done' || kind === 'obsolete')
+      return this.#endUnder(topic, { key, cell }, { session: this.#session, stamp }, kind, time)
+        ? ENDED
+        : STALE
     const row = this.#heldUnder(topic, { key, cell }, stamp)
     // The claim is no longer valid: the task was settled, claimed again, replaced or rescheduled. Nothing changes.
     if (row === null) return STALE
@@ -401,17 +397,33 @@ export class Transitions {
     return ENDED
   }
 
-  #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, { nowMs }: StepTime): LedgerSettled {
-    const { cell, key, session, stamp } = row
-    this.#freed(topic, row)
-    this.#statements.end.get(ENDED_STATES.indexOf(state), nowMs, topic, cell, key, session, stamp)
-    this.#remove(topic, row)
-    this.#count(topic, state, 1)
+  #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, time: StepTime): LedgerSettled {
+    this.#endUnder(topic, row, row, state, time)
     return ENDED
   }
 
+  /**
+   * Moves the task to the ended tasks if it is claimed under this token, or not claimed if the token is NO_CLAIM. One
+   * statement checks that and copies the task. Returns false, without any change, if the task is not in that state.
+   */
+  #endUnder(
+    topic: number,
+    { key, cell }: Place,
+    token: Token,
+    state: Exclude<EndedState, 'dead'>,
+    { nowMs }: StepTime,
+  ): boolean {
+    const { end } = this.#statements
+    const tags = end.get(ENDED_STATES.indexOf(state), nowMs, topic, cell, key, token.session, token.stamp)
+    if (tags === undefined) return false
+    this.#freed(topic, token)
+    this.#remove(topic, { key, cell, tags: tags as string | null })
+    this.#count(topic, state, 1)
+    return true
+  }
+
   /** Decrements the counter of claimed tasks if the row was claimed in this session. */
-  #freed(topic: number, { session }: LiveRow): void {
+  #freed(topic: number, { session }: Pick<LiveRow, 'session'>): void {
     if (session === this.#session) this.#count(topic, 'claimed', -1)
   }
 
@@ -508,6 +520,10 @@ export class Transitions {
 function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
   return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
 }
+
+/** The token of a claim. Both are null if the task is not claimed. */
+type Token = Pick<LiveRow, 'session' | 'stamp'>
+const NO_CLAIM: Token = { session: null, stamp: null }
 
 const FULL: ClaimVerdict = { kind: 'full' }
 const STALE: LedgerSettled = { answer: 'stale', hint: null }
