@@ -42,7 +42,7 @@ function temporalMs(value: { epochMilliseconds: number; epochNanoseconds?: unkno
 }
 
 /** The last text in the form that programs print, and its time. The tasks of a bulk schedule often ring together. */
-let lastText = ''
+let lastText: string | null = null
 let lastTextMs = 0
 
 function textMs(text: string, field: string): number {

@@ -48,7 +48,7 @@ export class Readings {
   get(topicName: string, { key, cell }: Place): EntryView | null {
     const topic = this.#topicId(topicName)
     const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-    const ended = row ?? (this.#statements.lastEnded.get(topic, key) as SupersedableRow | undefined)
+    const ended = row ?? (this.#statements.lastEnded.get(topic, cell, key) as SupersedableRow | undefined)
     if (ended === undefined) return null
     checkIntact(topicName, ended)
     return row === undefined
@@ -306,8 +306,8 @@ function prepareAll(database: Database) {
     row: prepare('SELECT * FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?'),
     // The index is named for the reason given in rows.ts.
     lastEnded: prepare(
-      `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM tocsin_ended e INDEXED BY tocsin_ended_key
-      WHERE topic = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1`,
+      `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM tocsin_ended e INDEXED BY tocsin_ended_place
+      WHERE topic = ? AND cell = ? AND key = ? ORDER BY ended_ms DESC, generation DESC LIMIT 1`,
     ),
     hint: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND cell = ? AND key = ?`),
     load: prepare(`SELECT ${HINT} FROM tocsin_live WHERE topic = ? AND (ring_ms, cell, key) > (?, ?, ?)

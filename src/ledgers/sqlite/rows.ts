@@ -39,7 +39,7 @@ export type EndedRow = SeenEndedRow & Checked & { readonly cell: number }
  */
 export const IS_SUPERSEDED = `(e.state = ${DEAD} AND (e.outranked
       OR EXISTS (SELECT 1 FROM tocsin_live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key)
-      OR EXISTS (SELECT 1 FROM tocsin_ended n INDEXED BY tocsin_ended_key WHERE n.topic = e.topic AND n.key = e.key AND n.cell = e.cell
+      OR EXISTS (SELECT 1 FROM tocsin_ended n INDEXED BY tocsin_ended_place WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key
         AND n.generation > e.generation AND NOT n.outranked)))`
 
 export type SupersedableRow = EndedRow & { readonly is_superseded: number }

@@ -199,7 +199,7 @@ export class Transitions {
       if (grave === undefined) return { outcome: 'not-found', hint: null }
       if (this.#row(topic, grave) !== undefined) return { outcome: 'live', hint: null }
       if (which === 'newest' && grave.is_superseded === 1) return { outcome: 'superseded', hint: null }
-      this.#statements.outrankNewer.run(topic, key, cell, grave.generation)
+      this.#statements.outrankNewer.run(topic, cell, key, grave.generation)
       this.#statements.revive.run(nowMs, nowMs, nowMs, topic, cell, key)
       this.#statements.purge.run(topic, cell, key)
       for (const tag of tagsOf(grave.tags)) this.#statements.tag.run(topic, tag, cell, key)

@@ -42,8 +42,8 @@ export const WRITES = {
       SELECT generation, topic, cell, key, ?, ?, ?, priority, deliveries, created_ms, tags, checksum, body
       FROM tocsin_ended WHERE ${AT} AND state = ${DEAD}`,
   purge: `DELETE FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`,
-  outrankNewer: `UPDATE tocsin_ended INDEXED BY tocsin_ended_key SET outranked = 1
-      WHERE topic = ? AND key = ? AND cell = ? AND generation > ?`,
+  outrankNewer: `UPDATE tocsin_ended INDEXED BY tocsin_ended_place SET outranked = 1
+      WHERE ${AT} AND generation > ?`,
   // For the dead tasks that the next tasks to sweep supersede.
   outrankDead: `UPDATE tocsin_ended SET outranked = 1 WHERE (topic, cell, key) IN (
       SELECT s.topic, s.cell, s.key FROM (
