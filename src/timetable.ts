@@ -240,6 +240,11 @@ export interface Looks {
 export interface Timetable extends Looks {
   /** The maximum time between two looks of a puller. It is bounded because a wake can be lost and a clock can step. */
   readonly lookMs: number
+  /**
+   * True if a call of `settle` costs much more than an outcome, because it is a round trip or a commit. Then a caller
+   * gathers outcomes for some milliseconds.
+   */
+  readonly isSettleCostly: boolean
 
   /** Rounds ring times up to a multiple of `mergeMs`, unless it is 0. Returns one answer per entry, in order. */
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>

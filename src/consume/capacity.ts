@@ -158,6 +158,11 @@ export class Capacity {
     return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
   }
 
+  /** The largest number of tasks that run at once, or that one claim takes. */
+  get batchMax(): number {
+    return Math.max(this.#settings().batchSize, this.#permits)
+  }
+
   /**
    * Reserves capacity for a claim. Returns null if there is no capacity, if a suspect waits or runs, or if the rate
    * limit is reached. `whenFree` is called when there is capacity again. `nextMs` returns when the rate limit allows
@@ -372,7 +377,7 @@ export class Capacity {
   /** Returns how many more tasks all claims together may take. */
   #free(): number {
     const { batchSize } = this.#settings()
-    if (this.unrecorded > UNRECORDED_BATCHES * Math.max(batchSize, this.#permits)) return 0
+    if (this.unrecorded > UNRECORDED_BATCHES * this.batchMax) return 0
     const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
     // The last claim of a batch may take more than the batch has room for. The rest goes into the next batch.
     if (this.#isMerging) return free > 0 ? Math.max(free, batchSize) : 0

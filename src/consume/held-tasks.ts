@@ -44,6 +44,7 @@ export class HeldTasks {
     this.#settler = new Settler(
       store,
       clock,
+      () => capacity.batchMax,
       (...settled) => this.#settled(...settled),
       (error) => reporter.callFailed('settle', error),
     )

@@ -14,6 +14,7 @@ export class HeldClaim implements HeapMember {
   readonly at: CellAddress
   readonly stamp: number
   readonly leaseMs: number
+  readonly from: 'lanes' | 'suspects'
   readonly tasks: readonly HeldTask[]
   /**
    * The monotonic end of the lease, counted from before the claim or its last extension was sent. No other process can
@@ -34,6 +35,7 @@ export class HeldClaim implements HeapMember {
     this.key = request.req
     this.at = at
     this.leaseMs = request.leaseMs
+    this.from = request.from
     this.stamp = claim.stamp
     this.tasks = claim.tasks.map((task) => new HeldTask(this, task))
     this.open = claim.tasks.length

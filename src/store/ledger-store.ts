@@ -75,6 +75,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   readonly features: StoreFeatures = this
   readonly keepsEnded = true
   readonly lookMs: number
+  readonly isSettleCostly = true
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held: HeldClaims

@@ -33,6 +33,7 @@ const SQLITE = 'src/ledgers/sqlite/transitions.js'
 const WORKER = 'src/consume/worker.js'
 const GATHERER = 'src/consume/gatherer.js'
 const CAPACITY = 'src/consume/capacity.js'
+const SETTLER = 'src/consume/settler.js'
 const START_RATE = 'src/consume/start-rate.js'
 const LIVENESS = 'src/cluster/liveness.js'
 const SHARES = 'src/cluster/shares.js'
@@ -504,6 +505,14 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     configEveryMs: 1_000,
     isBatched: true,
     firstSeed: 15,
+  },
+  {
+    name: 'a consumer that stops forgets the outcomes that were gathered',
+    file: SETTLER,
+    find: 'this.#isDraining = true;',
+    replace: 'this.#alarm.off(); this.#groups.clear();',
+    composition: 'redis',
+    faults: ['leave'],
   },
   {
     name: 'a batch handler gets each claim by itself',

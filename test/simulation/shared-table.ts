@@ -117,6 +117,8 @@ export class SharedTable {
       features: NO_LEDGER,
       residentMax: Number.POSITIVE_INFINITY,
       lookMs: this.#lookMs,
+      // It stands for Redis.
+      isSettleCostly: true,
       watch: (topic: string, watcher: Watcher) => this.watch(topic, watcher),
       filling: async (topic: string): Promise<Filling> => ({
         epoch: `epoch ${this.#epoch}`,

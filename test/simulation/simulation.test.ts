@@ -92,6 +92,19 @@ describe('a run in which nothing goes wrong', () => {
   )
 })
 
+test(
+  'a run in which processes leave, and nothing else happens, ends no lease without an outcome',
+  async () => {
+    for (let seed = 1; seed <= CALM_SEEDS; seed++) {
+      const { violations } = await run(
+        planOf(seed, { composition: 'redis', longShare: 0, faults: ['leave'] }),
+      )
+      expect(violations, `seed ${seed}`).toEqual([])
+    }
+  },
+  TIMEOUT_MS,
+)
+
 describe('bugs that were found do not come back', () => {
   test.each(REGRESSIONS.map((one) => [one.name, one] as const))(
     '%s',

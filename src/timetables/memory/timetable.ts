@@ -62,6 +62,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
   readonly isShared: boolean = false
   readonly residentMax: number
   readonly lookMs: number
+  readonly isSettleCostly = false
   /**
    * The cells for which this process keeps hints, by topic. Topics that `keepOnly` does not restrict are not in this
    * map.

@@ -42,6 +42,7 @@ const CLOCK_AGE_MAX_MS = 1_000
 export class RedisTimetable implements TaskStore {
   readonly features = NO_LEDGER
   readonly lookMs: number
+  readonly isSettleCostly = true
   /** The board for processes that have no ledger. It uses the connections of this timetable. */
   readonly board: RedisBoard
   readonly #parts: RedisParts

@@ -49,5 +49,13 @@ describe('liveness', () => {
       .tell({ ...net, life: 'n1/2' })
       .ends({}, {}),
   )
+  const leaves = { kind: 'fault', fault: 'leave', phase: 'begin', life: 'n1/1' } as const
+  breaks('L9', 'a process that closed left a lease behind', () =>
+    new Story()
+      .tell(leaves)
+      .tell({ ...net, net: 'lease', life: 'n2/1' })
+      .ends({}, {}),
+  )
+  fine('a look finds something after a process closed', () => new Story().tell(leaves).tell(net).ends({}, {}))
   breaks('L7', 'a timer is left', () => new Story().ends({}, {}, { timersLeft: 1 }))
 })
