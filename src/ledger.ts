@@ -144,10 +144,18 @@ export interface Recount {
  */
 export type TopicCreated = () => Promise<void> | null
 
-/** How a program assigns the keys of a topic to cells (`slotBy`), and rounds ring times (`mergeMs`, 0 for never). */
+/**
+ * The settings of a topic that its ledger needs: how the program assigns keys to cells (`slotBy`), rounds ring times
+ * (`mergeMs`, 0 for never), and whether ended tasks are kept.
+ */
 export interface Placing {
   readonly slotBy: SlotBy
   readonly mergeMs: number
+  /**
+   * False if the topic's retention is 0. Then the ledger may drop a task when it ends (done, cancelled, obsolete): the
+   * books count it as ended and deleted at once, and its key's dead task stays superseded. Dead tasks are always kept.
+   */
+  readonly keepsEnded: boolean
 }
 
 /** The writes of callers. They run in a transaction of the ledger, or in a transaction of the caller. */
@@ -217,7 +225,8 @@ export interface Ledger extends LedgerWrites, Looks {
   /**
    * Registers how this process places the keys of a topic. A shared ledger stores the placing with the topic's first
    * task, or when the topic is loaded. SQL functions that write tasks use the stored placing. A shared ledger rejects a
-   * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores the call.
+   * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores `slotBy` and `mergeMs`.
+   * `placing` is called again for each use, because the settings of a topic may change.
    */
   configure(topic: string, placing: () => Placing, created: TopicCreated): void
   /** Returns the writes in the caller's transaction. Throws 'bad-tx' if `tx` is no open transaction of the ledger. */

@@ -159,7 +159,11 @@ export class LedgerStore implements TaskStore, StoreFeatures {
 
   configure(topic: string, settings: () => Settings, created: TopicCreated = () => null): void {
     this.#settings.set(topic, settings)
-    this.#parts.ledger.configure(topic, settings, created)
+    const placing = () => {
+      const { slotBy, mergeMs, retentionMs } = settings()
+      return { slotBy, mergeMs, keepsEnded: retentionMs > 0 }
+    }
+    this.#parts.ledger.configure(topic, placing, created)
   }
 
   pulls(topic: string, cells: readonly number[]): void {
