@@ -123,7 +123,7 @@ export interface Retention {
   readonly deadBeforeMs: number
   /** If a topic has more dead tasks than this, the oldest are deleted. */
   readonly deadMax: number
-  /** The maximum number of tasks that one call deletes. */
+  /** The number of deleted tasks at which a call ends. */
   readonly limit: number
 }
 
@@ -268,7 +268,10 @@ export interface Ledger extends LedgerWrites, Looks {
 
   /** Returns every topic that ever had a task or that a process consumes. */
   topics(): Promise<string[]>
-  /** Deletes at most `limit` old tasks that have ended or are dead. Returns the numbers of deleted tasks. */
+  /**
+   * Deletes old tasks that have ended or are dead, until `limit` tasks are deleted. It may delete some more, because tasks
+   * that ended together may be stored together. Returns the numbers of deleted tasks.
+   */
   forget(topic: string, retention: Retention): Promise<{ ended: number; dead: number }>
   /** Returns the books and a count of the rows, both of the same moment. */
   recount(topic: string): Promise<{ books: Books; counted: Recount }>

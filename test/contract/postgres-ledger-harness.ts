@@ -4,6 +4,7 @@ import { systemClock } from '../../src/clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { BATCH_MIN } from '../../src/ledgers/postgres/statements/batches.ts'
 import { ShardedLedger } from '../../src/ledgers/sharded.ts'
 import { systemRandom } from '../../src/random.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
@@ -15,6 +16,8 @@ export interface PostgresLedgerLayout {
   readonly partitions?: number
   readonly databases?: number
   readonly schema?: string
+  /** The smallest number of tasks that are kept as one batch when they end. */
+  readonly batchMin?: number
 }
 
 /**
@@ -78,11 +81,11 @@ class PostgresLedgers {
 
   static async open(
     server: PostgresServer,
-    { partitions = 1, databases = 1, schema = 'tocsin' }: PostgresLedgerLayout,
+    { partitions = 1, databases = 1, schema = 'tocsin', batchMin = BATCH_MIN }: PostgresLedgerLayout,
   ): Promise<PostgresLedgers> {
     const all: VirtualDatabase[] = []
     for (let n = 1; n <= databases; n++)
-      all.push(await VirtualDatabase.create(server, partitions, schema, `${n} of ${databases}`))
+      all.push(await VirtualDatabase.create(server, partitions, schema, `${n} of ${databases}`, batchMin))
     return new PostgresLedgers(all, await openAll(all))
   }
 
@@ -139,13 +142,15 @@ class VirtualDatabase {
   readonly #partitions: number
   readonly #schema: string
   readonly #shard: string
+  readonly #batchMin: number
   readonly #clock: pg.Client
 
-  private constructor(url: string, partitions: number, schema: string, shard: string) {
+  private constructor(url: string, partitions: number, schema: string, shard: string, batchMin: number) {
     this.#url = url
     this.#partitions = partitions
     this.#schema = schema
     this.#shard = shard
+    this.#batchMin = batchMin
     this.#clock = new pg.Client({ connectionString: url })
   }
 
@@ -154,8 +159,9 @@ class VirtualDatabase {
     partitions: number,
     schema: string,
     shard: string,
+    batchMin: number,
   ): Promise<VirtualDatabase> {
-    const database = new VirtualDatabase(await server.createDatabase(), partitions, schema, shard)
+    const database = new VirtualDatabase(await server.createDatabase(), partitions, schema, shard, batchMin)
     // Creates the tables of the product.
     await (await database.open()).close()
     await database.#clock.connect()
@@ -176,7 +182,7 @@ class VirtualDatabase {
         schema: this.#schema,
         connections: 4,
       }),
-      { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: this.#shard },
+      { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: this.#shard, batchMin: this.#batchMin },
       { clock: systemClock, random: systemRandom, logger: silentLogger },
     )
   }

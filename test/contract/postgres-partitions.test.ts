@@ -6,8 +6,10 @@ import { OF_ONE_PROCESS, postgresLedgerContract } from './postgres-ledger-harnes
 // The models run 2,000 steps on postgres-ledger.test.ts, 200 here, and 2,000 here in `npm run test:long`.
 const notNow = isLong ? [] : LONG_MODELS
 
-// Also in a schema of another name, which has to be quoted: the same promises hold there.
-postgresLedgerContract('PostgreSQL, 8 partitions', { partitions: 8, schema: 'tocsin_Shop-8.a' }, [
-  ...OF_ONE_PROCESS,
-  ...notNow,
-])
+// Also in a schema of another name, which has to be quoted, and with every task that can be in a batch in a batch when it
+// ends, even if it is alone: the same promises hold there.
+postgresLedgerContract(
+  'PostgreSQL, 8 partitions, all in batches',
+  { partitions: 8, schema: 'tocsin_Shop-8.a', batchMin: 1 },
+  [...OF_ONE_PROCESS, ...notNow],
+)

@@ -6,13 +6,14 @@ import { systemClock } from '../../src/clock.ts'
 import { Tocsin } from '../../src/index.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { HASHES } from '../../src/ledgers/postgres/statements/batches.ts'
 import { READS } from '../../src/ledgers/postgres/statements/reads.ts'
 import { STATEMENTS } from '../../src/ledgers/postgres/statements/all.ts'
 import { listEnded, listLive } from '../../src/ledgers/postgres/statements/lists.ts'
 import type { Statement } from '../../src/ledgers/postgres/statements/statement.ts'
 import { WRITES } from '../../src/ledgers/postgres/statements/writes.ts'
 import { ENDED_STATES } from '../../src/ledgers/rows.ts'
-import type { ListQuery } from '../../src/timetable.ts'
+import type { EntryView, ListQuery } from '../../src/timetable.ts'
 import { LAST_INSTANT_MS } from '../../src/values/instant.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
 import { systemRandom } from '../../src/random.ts'
@@ -31,16 +32,19 @@ let server: PostgresServer
 let url: string
 let client: pg.Client
 
+const opened = () =>
+  openPostgres(
+    checkPostgresOptions({ url }),
+    // A recount of everything takes its time.
+    { callTimeoutMs: 60_000, notifyWithinMs: 0, shard: '1 of 1' },
+    { clock: systemClock, random: systemRandom, logger: silentLogger },
+  )
+
 beforeAll(
   async () => {
     server = await startPostgres()
     url = await server.createDatabase()
-    const ledger = await openPostgres(
-      checkPostgresOptions({ url }),
-      { callTimeoutMs: 5_000, notifyWithinMs: 0, shard: '1 of 1' },
-      { clock: systemClock, random: systemRandom, logger: silentLogger },
-    )
-    await ledger.close()
+    await (await opened()).close()
     client = new pg.Client({ connectionString: url })
     await client.connect()
     await client.query("INSERT INTO tocsin.topic (name) VALUES ('other'), ('large')")
@@ -63,6 +67,16 @@ beforeAll(
        SELECT 2, cell, key, n, ring, 1, 0, tags, '{"n":1}', CASE WHEN n % 100 = 0 THEN 4 ELSE 1 + n % 3 END,
          1700000000000 + n, 1, 1 FROM (${rows}) AS s`,
     )
+    // As many again ended in batches of 200. They have the prefixes of the others.
+    await client.query(
+      `INSERT INTO tocsin.ended_batch (topic, cell, state, ended_ms, count, due_from_ms, due_to_ms, hashes, keys, generations,
+         dues_ms, created_ms, bodies)
+       SELECT 2, cell, 1, 1700000000000 + n / 12800 * 12800, count(*), min(ring), max(ring), ${HASHES},
+         string_agg(key, E'\\x1e'), array_agg(n), array_agg(ring), array_agg(0), string_agg('{"n":1}', E'\\x1e')
+       FROM (SELECT n, cell, replace(key, 'key-', 'past-') AS key, ring FROM (${rows}) AS r) AS s
+       GROUP BY cell, n / 12800`,
+    )
+    await client.query('VACUUM ANALYZE tocsin.ended_batch')
     await client.query('VACUUM ANALYZE tocsin.live')
     await client.query('VACUUM ANALYZE tocsin.ended')
   },
@@ -113,7 +127,7 @@ async function planOf(text: string, values: readonly unknown[]): Promise<Explain
 }
 
 function expectIndexesOnly(nodes: readonly Plan[]): void {
-  const scans = nodes.filter((node) => ['live', 'ended'].includes(node['Relation Name'] ?? ''))
+  const scans = nodes.filter((node) => ['live', 'ended', 'ended_batch'].includes(node['Relation Name'] ?? ''))
   expect(scans.map((scan) => scan['Node Type'])).not.toContain('Seq Scan')
 }
 
@@ -126,6 +140,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'after text': '',
   'alone boolean[]': each('f'),
   'are_delays boolean[]': each('f'),
+  'batch_min integer': 1,
   'beats bigint': 1,
   'bodies text': TASKS.map(() => '1').join('\x1e'),
   'card text': '{}',
@@ -179,6 +194,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'ring_ms bigint': FIRST_MS + ROWS * 30_000,
   'session bigint': 1,
   'slot_by text': 'key',
+  'sizes integer[]': each('1'),
   'slots smallint': 1,
   'stamp bigint': 1,
   'stamps bigint[]': each('1'),
@@ -216,6 +232,7 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     schedule: FEW,
     scheduleKeeping: FEW,
     cancel: FEW,
+    cancelUnkept: FEW,
     reschedule: FEW,
     // Ten claim calls of one key each.
     claimGroups: FEW,
@@ -223,11 +240,14 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     claimAny: FEW,
     begin: FEW,
     extend: FEW,
+    // Ten groups of one task each.
     finish: FEW,
+    finishUnkept: FEW,
     settle: FEW,
     replay: FEW,
     purge: FEW,
     forgetEnded: PAGE,
+    forgetBatches: FEW,
     forgetDead: PAGE,
   },
   read: {
@@ -247,6 +267,8 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     recount: WHOLE,
     listLive: PAGE,
     listEnded: PAGE,
+    // With a prefix, it reads the hashes of all batches, which is a fraction of the batches themselves.
+    listBatches: { blocksMax: 600 + ROWS / 3_000 },
   },
   topic: {
     list: FEW,
@@ -271,7 +293,15 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     putToken: FEW,
     dropToken: FEW,
   },
-  upkeep: { server: FEW, newSession: FEW, now: FEW, takeFeed: FEW, mergeBooks: FEW, notify: FEW },
+  upkeep: {
+    server: FEW,
+    newSession: FEW,
+    readsBatches: FEW,
+    now: FEW,
+    takeFeed: FEW,
+    mergeBooks: FEW,
+    notify: FEW,
+  },
 }
 
 const STATEMENT_NAMES = Object.entries(STATEMENTS).flatMap(([group, statements]) =>
@@ -374,6 +404,38 @@ test('a forecast answers in time, whatever rings outside of it', async () => {
   }
 })
 
+/** Half of the ended tasks are in batches. `recount` reads all of them on purpose. */
+test(`what reads and deletes ended tasks, over ${(2 * ROWS).toLocaleString('en')} of them`, async () => {
+  const ledger = await opened()
+  const took = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
+    const began = performance.now()
+    const answer = await work()
+    console.log(`${what} out of ${2 * ROWS} ended tasks took ${(performance.now() - began).toFixed(1)} ms`)
+    return answer
+  }
+  const page = async (what: string, query: Partial<ListQuery>): Promise<EntryView[]> =>
+    took(what, () => ledger.list('large', { ...LIST, state: 'done', ...query }))
+  try {
+    const get = (key: string) => took(`get '${key}'`, () => ledger.get('large', { key, cell: 0 }))
+    await ledger.get('large', { key: 'other', cell: 0 })
+    expect(await get('past-1600')).toMatchObject({ state: 'done' })
+    expect(await get('past-none')).toBeNull()
+    const first = await page('the first page of the done', {})
+    const last = first.at(-1) as EntryView
+    const after = { ringMs: last.updatedMs, key: last.key, failures: last.generation ?? 0 }
+    expect([first.length, (await page('the next page', { after })).length]).toEqual([100, 100])
+    expect((await page('the done of a prefix', { prefix: `user-${GROUP}` })).length).toBeGreaterThan(
+      SHARING / 2,
+    )
+    expect(await page('the done from a late due time', { dueFromMs: LATE_MS })).toHaveLength(100)
+    expect(await page('the first page of the dead', { state: 'dead' })).toHaveLength(100)
+    const { counted } = await took('a recount', () => ledger.recount('large'))
+    expect(counted.done).toBeGreaterThan(ROWS)
+  } finally {
+    await ledger.close()
+  }
+})
+
 /** Ways that were planned on one connection while the tables were empty are kept by it, however large they become. */
 test.each([1, 8])(
   'planned when the tables were empty, %i partitions: as quick when they are full',
@@ -433,7 +495,18 @@ test('a claim, and its settling', { timeout: 180_000 }, async () => {
   expectIndexesOnly(claimGroups.nodes)
   // By key, and then by ctid: some blocks for each of the 500.
   expect(claimGroups.blocks).toBeLessThan(20_000)
-  const finish = await planOf(WRITES.finish.text, [2, ...places, all('1'), all('1'), 1, 100])
+  const finish = await planOf(WRITES.finish.text, [
+    2,
+    '{0}',
+    group[2],
+    '{1}',
+    '{1}',
+    `{${keys.length}}`,
+    1,
+    100,
+    1,
+  ])
   expectIndexesOnly(finish.nodes)
+  expect(finish.blocks).toBeLessThan(20_000)
   console.log(`a claim of 500 out of ${ROWS} rows took ${claim.ms} ms`)
 })

@@ -53,6 +53,7 @@ import { isLockTimeout, toTocsinError, tooLateAt } from './driver-errors.ts'
 import { TOPICS } from './statements/topics.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { WRITES } from './statements/writes.ts'
+import type { Statement } from './statements/statement.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import type { ClaimGroup, ClaimWrites } from './claim-writes.ts'
 import type { ExtendItem, TopicName, Writes } from './writes.ts'
@@ -325,20 +326,15 @@ export class PostgresLedger implements Ledger {
     { endedBeforeMs, deadBeforeMs, deadMax, limit }: Retention,
   ): Promise<{ ended: number; dead: number }> {
     const id = await this.#seen(topic)
-    const [[ended = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetEnded.text, [
-      id,
-      endedBeforeMs,
-      limit,
-    ])
-    const room = limit - Number(ended)
-    const [[dead = 0] = []] = await this.#parts.database.ask('forget', WRITES.forgetDead.text, [
-      id,
-      deadBeforeMs,
-      deadMax,
-      room,
-    ])
+    const forget = async (statement: Statement, values: readonly unknown[]) => {
+      const [row] = await this.#parts.database.ask('forget', statement.text, [id, ...values])
+      return Number(row?.[0] ?? 0)
+    }
+    let ended = await forget(WRITES.forgetEnded, [endedBeforeMs, limit])
+    if (ended < limit) ended += await forget(WRITES.forgetBatches, [endedBeforeMs, limit - ended])
+    const dead = ended < limit ? await forget(WRITES.forgetDead, [deadBeforeMs, deadMax, limit - ended]) : 0
     await this.#parts.database.ask('books', UPKEEP.mergeBooks.text, [id])
-    return { ended: Number(ended), dead: Number(dead) }
+    return { ended, dead }
   }
 
   async nowMs(): Promise<number> {

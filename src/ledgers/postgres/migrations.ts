@@ -1,5 +1,5 @@
 import { TocsinError } from '../../errors.ts'
-import { COUNTERS, DEAD } from '../rows.ts'
+import { CLOCK_STEP_MAX_MS, COUNTERS, DEAD } from '../rows.ts'
 import { ISOLATED } from './earlier-prefixes.ts'
 import type { Schema } from './schema.ts'
 import { TOO_LARGE, TOO_LATE } from './sql-states.ts'
@@ -227,6 +227,79 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
           END IF;
           RETURN true;
         END $$;
+    `,
+  },
+  {
+    name: '009_batches',
+    sql: (partitions) => `
+      -- A hash of a key, to find the batches that may contain the key. hashtext is the same in all versions since 8.4.
+      CREATE FUNCTION tocsin.key_hash(key text) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+        $$ SELECT (hashtext(key) >> 16)::smallint $$;
+
+      -- Ended tasks that one claim call delivered, and that ended together: one row for all of them. Only tasks as most
+      -- are: delivered once, without an error, without tags, of normal priority. All others are in tocsin.ended.
+      CREATE SEQUENCE tocsin.batch;
+      CREATE TABLE tocsin.ended_batch (
+        topic integer NOT NULL,
+        cell smallint NOT NULL,
+        state smallint NOT NULL,
+        ended_ms bigint NOT NULL,
+        id bigint NOT NULL DEFAULT nextval('tocsin.batch'),
+        count integer NOT NULL,
+        -- The earliest and the latest due time.
+        due_from_ms bigint NOT NULL,
+        due_to_ms bigint NOT NULL,
+        -- Of the keys, and of the prefixes with their ':'. In the index, so that a search for a key reads only the index.
+        hashes smallint[] NOT NULL,
+        -- One element per task. Keys and bodies are separated by \x1e.
+        keys text COLLATE "C" NOT NULL,
+        generations bigint[] NOT NULL,
+        dues_ms bigint[] NOT NULL,
+        created_ms bigint[] NOT NULL,
+        bodies text NOT NULL,
+        -- Generations of tasks that no longer supersede the dead task of their key, because it was replayed after them.
+        outranked bigint[] NOT NULL DEFAULT '{}'
+      ) ${partitioned('ended_batch', partitions)}
+      -- Not compressed: hashes are random, and the attempt would cost more than the whole index.
+      ALTER TABLE tocsin.ended_batch ALTER hashes SET STORAGE PLAIN;
+      -- lz4 compresses a batch in a fraction of the time of pglz. PostgreSQL 13, and a build without lz4, use pglz.
+      DO $tocsin$
+        BEGIN
+          EXECUTE 'ALTER TABLE tocsin.ended_batch ${['keys', 'generations', 'dues_ms', 'created_ms', 'bodies']
+            .map((column) => `ALTER ${column} SET COMPRESSION lz4`)
+            .join(', ')}';
+        EXCEPTION WHEN syntax_error OR feature_not_supported THEN NULL;
+        END $tocsin$;
+      CREATE INDEX ended_batch_key ON tocsin.ended_batch (topic, cell, ended_ms) INCLUDE (id, hashes);
+      CREATE INDEX ended_batch_time ON tocsin.ended_batch (topic, state, ended_ms);
+      CREATE UNIQUE INDEX ended_batch_id ON tocsin.ended_batch (cell, id);
+
+      -- True for processes that read batches. A process of an earlier version does not set it. While such a process is
+      -- alive, no process writes batches.
+      ALTER TABLE tocsin.node ADD COLUMN reads_batches boolean NOT NULL DEFAULT false;
+
+      -- As before, and it also looks into batches.
+      CREATE OR REPLACE FUNCTION tocsin.check_newest(my_topic integer, my_cell smallint, my_key text, my_generation bigint,
+        my_ended_ms bigint)
+        RETURNS boolean LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $tocsin$
+        BEGIN
+          IF EXISTS (
+            SELECT FROM tocsin.ended n WHERE n.topic = my_topic AND n.cell = my_cell AND n.key = my_key
+              AND (n.generation > my_generation OR n.ended_ms > my_ended_ms) AND NOT n.outranked
+          ) OR EXISTS (
+            SELECT FROM (
+              SELECT c.id FROM tocsin.ended_batch c WHERE c.topic = my_topic AND c.cell = my_cell
+                AND tocsin.key_hash(my_key) = ANY (c.hashes) AND c.ended_ms >= my_ended_ms - ${CLOCK_STEP_MAX_MS} OFFSET 0
+            ) c
+            CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = my_cell AND b.id = c.id OFFSET 0) b
+            CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\\x1e'), b.generations) AS x (key, generation)
+            WHERE x.key = my_key AND (x.generation > my_generation OR b.ended_ms > my_ended_ms)
+              AND x.generation <> ALL (b.outranked)
+          ) THEN
+            RAISE EXCEPTION 'a newer task of this key has ended' USING ERRCODE = 'serialization_failure';
+          END IF;
+          RETURN true;
+        END $tocsin$;
     `,
   },
 ]

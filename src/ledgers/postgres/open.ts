@@ -9,11 +9,13 @@ import { Database, type TypeParsers } from './database.ts'
 import { PostgresLedger } from './ledger.ts'
 import { refuseEarlierTasks } from './earlier-prefixes.ts'
 import { HandlerTransactions } from './handler-transactions.ts'
+import { History } from './history.ts'
 import { Listener } from './listener.ts'
 import { type LedgerFacts, migrate } from './migrations.ts'
 import type { CheckedOptions } from './options.ts'
 import { makeSteps } from './prepared-steps.ts'
 import type { Schema } from './schema.ts'
+import { BATCH_MIN } from './statements/batches.ts'
 import { UPKEEP } from './statements/upkeep.ts'
 import { Topics } from './topics.ts'
 import { CallerTransactions } from './caller-transactions.ts'
@@ -29,6 +31,8 @@ export interface PostgresSettings {
   readonly notifyWithinMs: number
   /** The position of this database in a ledger over several databases: '1 of 1', '2 of 4'. */
   readonly shard: string
+  /** The smallest number of tasks that are kept as one batch when they end. Tests set it to 1. */
+  readonly batchMin?: number
 }
 
 export interface PostgresSurroundings {
@@ -52,7 +56,7 @@ export async function openPostgres(
   { clock, random, logger }: PostgresSurroundings,
 ): Promise<PostgresLedger> {
   const { where, schema, isLocal, isEncrypted } = options
-  const { callTimeoutMs, shard } = settings
+  const { callTimeoutMs, shard, batchMin = BATCH_MIN } = settings
   const { pool, handlersPool, types, isOurs, cancels } = await poolOf(options, callTimeoutMs, clock)
   // The event is ignored: if an idle connection breaks, the pool opens another one.
   const onError = () => {}
@@ -81,9 +85,11 @@ export async function openPostgres(
         { ledger: where },
         'the connection to PostgreSQL is not encrypted; add ?sslmode=verify-full',
       )
-    const writes = new Writes(session)
-    const claims = new ClaimWrites(session)
     const topics = new Topics(database, clock)
+    const history = new History(database, clock, topics, batchMin)
+    await history.ask()
+    const writes = new Writes(session, history)
+    const claims = new ClaimWrites(session)
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, schema, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))

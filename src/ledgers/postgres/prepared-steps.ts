@@ -67,6 +67,12 @@ const STEPS: readonly Step[] = [
     returns: ['ended text'],
     isByPlace: true,
   },
+  {
+    name: 'finish_unkept',
+    statement: WRITES.finishUnkept,
+    returns: ['ended text'],
+    isByPlace: true,
+  },
 ]
 
 const BY_PLACE = ['seqscan', 'hashjoin', 'mergejoin'].map((way) => `SET enable_${way} = off`).join(' ')

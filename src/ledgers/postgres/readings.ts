@@ -5,10 +5,19 @@ import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type { State } from '../../task.ts'
 import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
-import { ENDED_STATES, endedView, liveView, type SeenEndedRow, type SeenLiveRow } from '../rows.ts'
+import {
+  DONE,
+  ENDED_STATES,
+  endedView,
+  liveView,
+  OBSOLETE,
+  type SeenEndedRow,
+  type SeenLiveRow,
+} from '../rows.ts'
+import { compareKeys } from '../../values/list-position.ts'
 import { placeArrays } from './arrays.ts'
 import { type HintRow, hintOfRow } from './rows.ts'
-import { listEnded, listLive } from './statements/lists.ts'
+import { listBatches, listEnded, listLive } from './statements/lists.ts'
 import { READS } from './statements/reads.ts'
 
 type LiveRow = SeenLiveRow & { readonly is_claimed: boolean }
@@ -25,8 +34,15 @@ export class Readings {
 
   async get(topic: string, id: number, { key, cell }: Place): Promise<EntryView | null> {
     const [row] = await this.#ask(READS.get.text, [id, cell, key])
-    const [live, ended, isSuperseded] = row as [LiveRow | null, SeenEndedRow | null, boolean | null]
+    const [live, ended, batched, isSuperseded] = row as [
+      LiveRow | null,
+      SeenEndedRow | null,
+      SeenEndedRow | null,
+      boolean | null,
+    ]
     if (live !== null) return liveView(topic, live, live.is_claimed)
+    if (batched !== null && (ended === null || endedAfter(batched, ended)))
+      return endedView(topic, batched, false)
     return ended === null ? null : endedView(topic, ended, isSuperseded === true)
   }
 
@@ -62,14 +78,39 @@ export class Readings {
 
   async list(topic: string, id: number, query: ListQuery): Promise<EntryView[]> {
     const state = query.state === null ? -1 : ENDED_STATES.indexOf(query.state as 'done')
-    if (state > 0) {
-      const { text, values } = listEnded(id, state, query)
-      const rows = (await this.#ask(text, values)) as [SeenEndedRow, boolean][]
-      return rows.map(([row, isSuperseded]) => endedView(topic, row, isSuperseded))
-    }
+    if (state > 0) return this.#listEnded(topic, id, state, query)
     const { text, values } = listLive(id, query)
     const rows = (await this.#ask(text, values)) as [LiveRow][]
     return rows.map(([row]) => liveView(topic, row, row.is_claimed))
+  }
+
+  /**
+   * Lists ended tasks: those that have a row of their own, and those in batches. Both lists are in the same order, and are
+   * merged. A task never moves from one to the other.
+   */
+  async #listEnded(topic: string, id: number, state: number, query: ListQuery): Promise<EntryView[]> {
+    const { text, values } = listEnded(id, state, query)
+    const rows = (await this.#ask(text, values)) as [SeenEndedRow, boolean][]
+    const isSuperseded = new Map(rows)
+    const found = rows.map(([row]) => row)
+    // A task with a tag has a row, and so have cancelled and dead tasks.
+    if (query.tag === null && (state === DONE || state === OBSOLETE))
+      found.push(...(await this.#listBatches(id, state, query)))
+    found.sort((a, b) => a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation)
+    return found.slice(0, query.limit).map((row) => endedView(topic, row, isSuperseded.get(row) ?? false))
+  }
+
+  async #listBatches(id: number, state: number, query: ListQuery): Promise<SeenEndedRow[]> {
+    const found: SeenEndedRow[] = []
+    for (let fromMs = query.after?.ringMs ?? 0; found.length < query.limit;) {
+      const { text, values } = listBatches(id, state, query, fromMs)
+      const rows = (await this.#ask(text, values)) as [readToMs: number | null, SeenEndedRow | null][]
+      for (const [, row] of rows) if (row !== null) found.push(row)
+      const [readToMs] = rows[0] as [number | null, unknown]
+      if (readToMs === null) break
+      fromMs = readToMs + 1
+    }
+    return found
   }
 
   async find(
@@ -129,6 +170,10 @@ export class Readings {
       },
     }
   }
+}
+
+function endedAfter(a: SeenEndedRow, b: SeenEndedRow): boolean {
+  return a.ended_ms > b.ended_ms || (a.ended_ms === b.ended_ms && a.generation > b.generation)
 }
 
 function booksOf([

@@ -12,17 +12,20 @@
 -- write_schedule            Writes.schedule, tocsin.schedule()
 -- write_schedule_keeping    Writes.schedule, tocsin.schedule()
 -- write_cancel              Writes.cancel, tocsin.cancel()
+-- write_cancel_unkept       Writes.cancel
 -- write_reschedule          Writes.reschedule, tocsin.reschedule()
 -- write_claim_groups        ClaimWrites.claim
 -- write_claim               ClaimWrites.claim
 -- write_claim_any           ClaimWrites.claim
 -- write_begin               Writes.begin
 -- write_extend              Writes.extend
--- write_finish              Writes.settle
+-- write_finish              FinishWrites.finish
+-- write_finish_unkept       FinishWrites.finish
 -- write_settle              Writes.settle
 -- write_replay              Writes.replay
 -- write_purge               Writes.purge
 -- write_forget_ended        PostgresLedger.forget
+-- write_forget_batches      PostgresLedger.forget
 -- write_forget_dead         PostgresLedger.forget
 -- read_get                  Readings.get
 -- read_hints                Readings.hints
@@ -39,6 +42,7 @@
 -- read_recount              Readings.recount
 -- read_list_live            Readings.list
 -- read_list_ended           Readings.list
+-- read_list_batches         Readings.list
 -- topic_list                PostgresLedger.topics
 -- topic_find                Topics.seen
 -- topic_create              Topics.made
@@ -64,6 +68,7 @@
 -- board_drop_token          PostgresBoard.dropToken
 -- upkeep_server             openPostgres
 -- upkeep_new_session        openPostgres
+-- upkeep_reads_batches      History.ask
 -- upkeep_now                PostgresLedger.nowMs
 -- upkeep_take_feed          PostgresLedger.committedWrites
 -- upkeep_merge_books        PostgresLedger.forget
@@ -278,8 +283,48 @@ WITH t AS MATERIALIZED (
     SELECT 2, t.now_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed, t
   ),
   booked AS (
-    INSERT INTO tocsin.tally (topic, cancelled, claimed)
-    SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+    INSERT INTO tocsin.tally (topic, cancelled, cancelled_swept, claimed)
+    SELECT $1, count(*), 0, -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+  )
+  SELECT key, is_held FROM locked WHERE (SELECT tocsin.in_time($6::bigint, (SELECT count(*) FROM locked)));
+
+-- write_cancel_unkept
+-- Like cancel, for a topic that keeps no ended tasks. The dead task of a key stays superseded. Not for transactions
+-- of callers: it needs more privileges.
+-- Sent by: Writes.cancel
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]
+--   $3  keys             text[]
+--   $4  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $5  transaction_id   text        the statement does nothing in any other transaction; NULL for any transaction
+--   $6  not_after_ms     bigint      fails, and writes nothing, if it comes to its end after this time; NULL: at any time
+-- Returns: A row for each live task: key, whether it is in flight.
+PREPARE write_cancel_unkept (integer, smallint[], text[], integer, text, bigint) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $4::integer IS NOT NULL
+        THEN set_config('lock_timeout', $4::integer::text, true) END AS lock_timeout
+    WHERE $5::text IS NULL OR $5::text = pg_current_xact_id()::text
+  ), input AS MATERIALIZED (
+    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[])
+      WITH ORDINALITY AS i (cell, key, n)
+  ),
+  locked AS MATERIALIZED (
+    SELECT i.cell, i.key, (l.session IS NOT NULL AND l.lease_ms > i.now_ms) AS is_held, l.session IS NOT NULL AS was_claimed
+    FROM (SELECT * FROM input ORDER BY cell, key) i
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key FOR UPDATE) l
+  ),
+  marked AS (
+    UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key
+  ),
+  removed AS (DELETE FROM tocsin.live l USING locked i WHERE NOT i.is_held AND l.topic = $1 AND l.cell = i.cell AND l.key = i.key RETURNING l.*),
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM removed r
+    WHERE d.topic = $1 AND d.cell = r.cell AND d.key = r.key AND d.state = 4 AND NOT d.outranked
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, cancelled_swept, claimed)
+    SELECT $1, count(*), count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
   )
   SELECT key, is_held FROM locked WHERE (SELECT tocsin.in_time($6::bigint, (SELECT count(*) FROM locked)));
 
@@ -568,45 +613,106 @@ WITH t AS MATERIALIZED (
       AND (SELECT l.session = $6 AND l.stamp = i.my_stamp FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key);
 
 -- write_finish
--- Ends tasks as done or obsolete, which is the common case. Skips tasks whose claim is no longer held, or whose row
--- has changed meanwhile; settle handles those.
--- Sent by: Writes.settle
+-- Ends tasks as done or obsolete, which is the common case, for whole groups: one input row per group, not per task.
+-- Tasks as most are, of a group that is large enough, become one row of tocsin.ended_batch. Skips tasks whose claim
+-- is no longer held; settle handles those.
+-- Sent by: FinishWrites.finish
 --   $1  topic            integer     id of the topic
---   $2  cells            smallint[]
---   $3  keys             text[]
+--   $2  cells            smallint[]  cell of each group
+--   $3  keys             text[]      keys of each group, separated by \x1e
 --   $4  stamps           bigint[]    stamp of each claim
---   $5  states           smallint[]  1: done, 3: obsolete
---   $6  session          bigint      session of the process that holds the claims
---   $7  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
--- Returns: One value: null if all tasks ended. Otherwise the numbers (n) of the tasks that ended, separated by
--- commas.
-PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], bigint, integer) AS
+--   $5  states           smallint[]  of each group; 1: done, 3: obsolete
+--   $6  sizes            integer[]   number of keys of each group
+--   $7  session          bigint      session of the process that holds the claims
+--   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $9  batch_min        integer     smallest group that becomes a batch; NULL: none does
+-- Returns: One value: null if all tasks ended. Otherwise the tasks that ended, separated by \x1e: number of the
+-- group, \x1f, key.
+PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer, integer) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
-      CASE WHEN $7::integer IS NOT NULL
-        THEN set_config('lock_timeout', $7::integer::text, true) END AS lock_timeout
+      CASE WHEN $8::integer IS NOT NULL
+        THEN set_config('lock_timeout', $8::integer::text, true) END AS lock_timeout
   ),
   removed AS (
     DELETE FROM tocsin.live l USING (
-      SELECT i.n, i.now_ms, i.state, l.at, l.part
-      FROM (SELECT * FROM (
-    SELECT i.*, t.now_ms FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[])
-      WITH ORDINALITY AS i (cell, key, my_stamp, state, n)) i ORDER BY i.cell, i.key) i
-    CROSS JOIN LATERAL (
-      SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l WHERE l.topic = $1 AND l.cell = i.cell AND l.key = i.key AND l.session = $6 AND l.stamp = i.my_stamp FOR UPDATE
-    ) l
-    ) i WHERE l.ctid = i.at AND l.tableoid = i.part RETURNING l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error, i.state, i.now_ms, i.n
+      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l
+    ) i WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session = $7 AND l.stamp = i.my_stamp
+    RETURNING i.n, i.state, i.size >= $9::integer AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL AND l.error IS NULL AS is_batched, l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error
+  ),
+  batched AS (
+    INSERT INTO tocsin.ended_batch
+      (topic, cell, state, ended_ms, count, due_from_ms, due_to_ms, hashes, keys, generations, dues_ms, created_ms, bodies)
+    SELECT $1, cell, state, (SELECT now_ms FROM t), count(*), min(due_ms), max(due_ms), array_agg(tocsin.key_hash(key)) || coalesce(
+      array_agg(DISTINCT tocsin.key_hash(split_part(key, ':', 1) || ':')) FILTER (WHERE strpos(key, ':') > 0), '{}'), string_agg(key, E'\x1e'),
+      array_agg(generation), array_agg(due_ms), array_agg(created_ms), string_agg(body, E'\x1e')
+    FROM removed WHERE is_batched GROUP BY n, cell, state
   ),
   ended AS (
     INSERT INTO tocsin.ended (state, ended_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body)
-    SELECT state, now_ms, failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed
+    SELECT state, (SELECT now_ms FROM t), failures, error, topic, cell, key, generation, due_ms, priority, deliveries, created_ms, tags, body FROM removed WHERE is_batched IS NOT TRUE
   ),
   booked AS (
     INSERT INTO tocsin.tally (topic, done, obsolete, claimed)
     SELECT $1, count(*) FILTER (WHERE state = 1), count(*) FILTER (WHERE state = 3), -count(*)
     FROM removed HAVING count(*) > 0
   )
-  SELECT CASE WHEN count(*) < cardinality($2::smallint[]) THEN coalesce(string_agg(n::text, ','), '') END FROM removed;
+  SELECT CASE WHEN (SELECT count(*) FROM removed) < (SELECT sum(size) FROM unnest($6::integer[]) AS s (size))
+    THEN (SELECT coalesce(string_agg(n || E'\x1f' || key, E'\x1e'), '') FROM removed) END;
+
+-- write_finish_unkept
+-- Like finish, for a topic that keeps no ended tasks: deletes the tasks, and counts them as ended and deleted. The
+-- dead task of their key stays superseded.
+-- Sent by: FinishWrites.finish
+--   $1  topic            integer     id of the topic
+--   $2  cells            smallint[]  cell of each group
+--   $3  keys             text[]      keys of each group, separated by \x1e
+--   $4  stamps           bigint[]    stamp of each claim
+--   $5  states           smallint[]  of each group; 1: done, 3: obsolete
+--   $6  sizes            integer[]   number of keys of each group
+--   $7  session          bigint      session of the process that holds the claims
+--   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+-- Returns: One value: null if all tasks ended. Otherwise the tasks that ended, separated by \x1e: number of the
+-- group, \x1f, key.
+PREPARE write_finish_unkept (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer) AS
+WITH t AS MATERIALIZED (
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $8::integer IS NOT NULL
+        THEN set_config('lock_timeout', $8::integer::text, true) END AS lock_timeout
+  ),
+  removed AS (
+    DELETE FROM tocsin.live l USING (
+      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l
+    ) i WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session = $7 AND l.stamp = i.my_stamp
+    RETURNING i.n, i.state, l.cell, l.key
+  ),
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM removed r
+    WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = 4 LIMIT 1)
+      AND d.topic = $1 AND d.cell = r.cell AND d.key = r.key AND d.state = 4 AND NOT d.outranked
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done, done_swept, obsolete, obsolete_swept, claimed)
+    SELECT $1, done, done, obsolete, obsolete, -(done + obsolete) FROM (
+      SELECT count(*) FILTER (WHERE state = 1) AS done, count(*) FILTER (WHERE state = 3) AS obsolete FROM removed
+    ) AS r WHERE done + obsolete > 0
+  )
+  SELECT CASE WHEN (SELECT count(*) FROM removed) < (SELECT sum(size) FROM unnest($6::integer[]) AS s (size))
+    THEN (SELECT coalesce(string_agg(n || E'\x1f' || key, E'\x1e'), '') FROM removed) END;
 
 -- write_settle
 -- Settles claims with any outcome. Also handles the tasks that finish skipped.
@@ -722,6 +828,14 @@ WITH t AS MATERIALIZED (
     SELECT e.*, i.now_ms, $8::boolean AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      (SELECT true FROM (
+      SELECT c.id FROM tocsin.ended_batch c
+      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
+    ) c
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
+    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
+    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
+    LIMIT 1),
       false)) AS is_passed_over FROM input i JOIN tocsin.ended e
       ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4
     ORDER BY i.cell, i.key FOR UPDATE OF e
@@ -751,6 +865,22 @@ WITH t AS MATERIALIZED (
   outranked AS (
     UPDATE tocsin.ended e SET outranked = true FROM others o JOIN revived r ON r.cell = o.cell AND r.key = o.key
     WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
+  ),
+  -- Several tasks may be in one batch, which is updated once.
+  others_batched AS MATERIALIZED (
+    SELECT b.cell, b.id, array_agg(x.generation) AS generations FROM graves g
+    CROSS JOIN LATERAL (SELECT b.* FROM (
+      SELECT c.id FROM tocsin.ended_batch c
+      WHERE c.topic = $1 AND c.cell = g.cell AND tocsin.key_hash(g.key) = ANY (c.hashes) OFFSET 0
+    ) c
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = g.cell AND b.id = c.id OFFSET 0) b) b
+    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
+    WHERE x.key = g.key AND x.generation <> ALL (b.outranked) AND EXISTS (SELECT FROM revived r WHERE r.cell = g.cell AND r.key = g.key)
+    GROUP BY b.cell, b.id
+  ),
+  outranked_batched AS (
+    UPDATE tocsin.ended_batch b SET outranked = b.outranked || o.generations FROM others_batched o
+    WHERE b.cell = o.cell AND b.id = o.id
   ),
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority, NOT g.is_passed_over OR coalesce(
@@ -816,6 +946,47 @@ WITH old AS (
   )
   SELECT count(*) FROM swept;
 
+-- write_forget_batches
+-- Deletes the oldest batches of ended tasks, until the limit is reached. Whole batches only, so it may exceed the
+-- limit.
+-- Sent by: PostgresLedger.forget
+--   $1  topic            integer  id of the topic
+--   $2  ended_before_ms  bigint
+--   $3  limit            bigint
+-- Returns: One row: how many tasks.
+PREPARE write_forget_batches (integer, bigint, bigint) AS
+WITH old AS MATERIALIZED (
+    SELECT o.cell, o.id FROM (
+      SELECT b.cell, b.id, sum(b.count) OVER (ROWS UNBOUNDED PRECEDING) - b.count AS before FROM (
+        SELECT cell, id, count FROM tocsin.ended_batch
+        WHERE topic = $1 AND state IN (1, 3) AND ended_ms < $2 LIMIT $3::bigint
+      ) b
+    ) o WHERE o.before < $3::bigint
+  ),
+  locked AS MATERIALIZED (
+    SELECT b.cell, b.id FROM old o CROSS JOIN LATERAL (
+      SELECT b.cell, b.id FROM tocsin.ended_batch b WHERE b.cell = o.cell AND b.id = o.id FOR UPDATE SKIP LOCKED
+    ) b
+  ),
+  swept AS (
+    DELETE FROM tocsin.ended_batch b USING locked o WHERE b.cell = o.cell AND b.id = o.id
+    RETURNING b.cell, b.state, b.ended_ms, b.count, b.keys, b.generations, b.outranked
+  ),
+  -- The dead tasks that these superseded stay superseded. Without a dead task in the topic, nothing is unpacked.
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM (
+      SELECT b.cell, b.ended_ms, x.key, x.generation FROM swept b CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
+      WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = 4 LIMIT 1) AND x.generation <> ALL (b.outranked)
+    ) s
+    WHERE d.topic = $1 AND d.cell = s.cell AND d.key = s.key AND d.state = 4 AND (s.generation > d.generation OR s.ended_ms > d.ended_ms) AND NOT d.outranked
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done_swept, obsolete_swept)
+    SELECT $1, coalesce(sum(count) FILTER (WHERE state = 1), 0), coalesce(sum(count) FILTER (WHERE state = 3), 0)
+    FROM swept HAVING count(*) > 0
+  )
+  SELECT coalesce(sum(count), 0)::bigint FROM swept;
+
 -- write_forget_dead
 -- Deletes the oldest dead tasks: those that died before dead_before_ms, and those that exceed dead_max.
 -- Sent by: PostgresLedger.forget
@@ -845,17 +1016,34 @@ WITH held AS (SELECT coalesce(sum(dead), 0) AS dead FROM tocsin.tally WHERE topi
 --   $1  topic  integer   id of the topic
 --   $2  cell   smallint
 --   $3  key    text
--- Returns: One row: the live task and the ended task as JSON, or nulls; whether the ended task is superseded.
+-- Returns: One row: the live task, the ended task that has a row, and the ended task that is in a batch, as JSON, or
+-- nulls; whether the second one is superseded.
 PREPARE read_get (integer, smallint, text) AS
-SELECT row_to_json(l), row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
+SELECT row_to_json(l), row_to_json(e), row_to_json(b), e.state = 4 AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      (SELECT true FROM (
+      SELECT c.id FROM tocsin.ended_batch c
+      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
+    ) c
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
+    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
+    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
+    LIMIT 1),
       false)) FROM (SELECT) AS one
        LEFT JOIN LATERAL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
   created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
        LEFT JOIN LATERAL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
   array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
-         ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true;
+         ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true
+       LEFT JOIN LATERAL (SELECT x.key, x.generation, b.state, b.ended_ms, x.due_ms, 1 AS priority, 0 AS failures,
+  1 AS deliveries, x.created_ms, NULL::text AS error, NULL::text AS cause, NULL::text AS tags, x.body FROM (
+      SELECT c.id FROM tocsin.ended_batch c
+      WHERE c.topic = $1 AND c.cell = $2 AND tocsin.key_hash($3) = ANY (c.hashes) AND l.key IS NULL OFFSET 0
+    ) c
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = $2 AND b.id = c.id OFFSET 0) b
+         CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations, b.dues_ms, b.created_ms, string_to_array(b.bodies, E'\x1e'))
+        AS x (key, generation, due_ms, created_ms, body) WHERE x.key = $3 ORDER BY b.ended_ms DESC, x.generation DESC LIMIT 1) AS b ON true;
 
 -- read_hints
 -- Returns the hints of live tasks, except for those that were cancelled in flight.
@@ -998,7 +1186,10 @@ SELECT coalesce(sum(scheduled), 0)::bigint, coalesce(sum(done), 0)::bigint, coal
          (SELECT count(*) FROM tocsin.live WHERE topic = $1),
          (SELECT count(*) FROM tocsin.live WHERE topic = $1 AND session IS NOT NULL),
          (SELECT json_object_agg(state, tasks) FROM (
-           SELECT state, count(*) AS tasks FROM tocsin.ended WHERE topic = $1 GROUP BY state) AS e)
+           SELECT state, sum(tasks) AS tasks FROM (
+             SELECT state, count(*) AS tasks FROM tocsin.ended WHERE topic = $1 GROUP BY state
+             UNION ALL SELECT state, sum(count) FROM tocsin.ended_batch WHERE topic = $1 GROUP BY state
+           ) AS s GROUP BY state) AS e)
        FROM tocsin.tally WHERE topic = $1;
 
 -- read_list_live
@@ -1051,6 +1242,14 @@ PREPARE read_list_ended (integer, bigint, bigint, text, text, text, bigint, text
 SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
+      (SELECT true FROM (
+      SELECT c.id FROM tocsin.ended_batch c
+      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
+    ) c
+    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
+    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
+    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
+    LIMIT 1),
       false)) FROM ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
   array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[1] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
@@ -1064,6 +1263,45 @@ SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
   array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[4] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          ORDER BY ended_ms, key, generation LIMIT $10) AS e;
+
+-- read_list_batches
+-- Lists tasks in batches that ended in one state, in the order in which they ended. Shown with all conditions; a
+-- query has only some of them.
+-- Sent by: Readings.list
+--   $1  topic        integer  id of the topic
+--   $2  from_ms      bigint   time of the first batches to read
+--   $3  due_from_ms  bigint
+--   $4  due_to_ms    bigint
+--   $5  prefix       text     the prefix, for a key that equals the prefix
+--   $6  prefix_from  text     the prefix and ':'
+--   $7  prefix_to    text     the prefix and ';', the character after ':'
+--   $8  ended_ms     bigint   of the last task of the page before
+--   $9  key          text     of the last task of the page before
+--   $10 generation   bigint   of the last task of the page before
+--   $11 limit        bigint
+-- Returns: A row at least: the time up to which batches were read, null if there are no more; a task as JSON, or
+-- null.
+PREPARE read_list_batches (integer, bigint, bigint, bigint, text, text, text, bigint, text, bigint, bigint) AS
+WITH found AS MATERIALIZED (
+    SELECT * FROM tocsin.ended_batch WHERE topic = $1 AND state = 1 AND ended_ms >= $2::bigint AND due_to_ms >= $3::bigint AND due_from_ms <= $4::bigint AND (cell, id) IN (
+        SELECT c.cell, c.id FROM tocsin.ended_batch c WHERE c.topic = $1 AND c.cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63)
+          AND (tocsin.key_hash($5) = ANY (c.hashes) OR tocsin.key_hash($6) = ANY (c.hashes))) ORDER BY ended_ms FETCH FIRST 64 ROWS WITH TIES
+  ),
+  -- The batches before this time have fewer tasks than the page. All batches of the same time are read, because their tasks
+  -- are in the order of their keys.
+  enough AS MATERIALIZED (
+    SELECT * FROM (
+      SELECT found.*, sum(count) OVER (ORDER BY ended_ms) - sum(count) OVER (PARTITION BY ended_ms) AS before FROM found
+    ) AS s WHERE before < $11::bigint
+  )
+  SELECT (SELECT max(ended_ms) FROM enough), row_to_json(e) FROM (SELECT) AS one LEFT JOIN (
+    SELECT x.key, x.generation, b.state, b.ended_ms, x.due_ms, 1 AS priority, 0 AS failures,
+  1 AS deliveries, x.created_ms, NULL::text AS error, NULL::text AS cause, NULL::text AS tags, x.body FROM enough b CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations, b.dues_ms, b.created_ms, string_to_array(b.bodies, E'\x1e'))
+        AS x (key, generation, due_ms, created_ms, body)
+    WHERE true AND x.due_ms >= $3::bigint AND x.due_ms <= $4::bigint AND (x.key = $5 OR (x.key >= $6 AND x.key < $7)) AND (b.ended_ms, x.key, x.generation) >
+        ($8::bigint, $9::text COLLATE "C", $10::bigint)
+    ORDER BY b.ended_ms, x.key COLLATE "C", x.generation LIMIT $11::bigint
+  ) AS e ON true;
 
 -- topic_list
 -- Returns the names of all topics.
@@ -1194,8 +1432,8 @@ PREPARE board_beat (text, bigint, text) AS
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
     former AS (SELECT edition FROM tocsin.node WHERE id = $1),
     mine AS (
-      INSERT INTO tocsin.node AS n (id, beats, edition, beat_at, card)
-      SELECT $1, 1, $2::bigint, t.now, $3 FROM t
+      INSERT INTO tocsin.node AS n (id, beats, edition, beat_at, card, reads_batches)
+      SELECT $1, 1, $2::bigint, t.now, $3, true FROM t
       ON CONFLICT (id) DO UPDATE SET beats = n.beats + 1, beat_at = excluded.beat_at,
         edition = greatest(n.edition, excluded.edition),
         card = CASE WHEN excluded.edition < n.edition THEN n.card ELSE excluded.card END
@@ -1341,6 +1579,13 @@ SELECT current_setting('server_version_num')::integer, pg_is_in_recovery();
 -- Returns: One row: the number.
 PREPARE upkeep_new_session AS
 SELECT nextval('tocsin.session');
+
+-- upkeep_reads_batches
+-- Returns whether all nodes on the board read batches of ended tasks (tocsin.ended_batch).
+-- Sent by: History.ask
+-- Returns: One row: a boolean.
+PREPARE upkeep_reads_batches AS
+SELECT NOT EXISTS (SELECT FROM tocsin.node WHERE NOT reads_batches);
 
 -- upkeep_now
 -- Returns the time of the clock of record, in Unix milliseconds.

@@ -36,6 +36,11 @@ export class Topics {
     this.#configured.set(name, { placing, created })
   }
 
+  /** Returns false if the topic keeps no ended tasks, because its retention is 0. */
+  keepsEnded(name: string): boolean {
+    return this.#configured.get(name)?.placing().keepsEnded ?? true
+  }
+
   /**
    * Returns the topic. If the topic does not exist, creates it on the ledger's own connection, so that a caller's
    * ROLLBACK does not remove the topic.

@@ -15,9 +15,11 @@ import { ringMsAt } from '../../values/ring-time.ts'
 import type { CancelAnswer, NewEntry, Place, Replayable } from '../../timetable.ts'
 import type { RingTime } from '../../values/ring-time.ts'
 import type { Hint } from '../../hint-table.ts'
-import { DONE, hintOf, OBSOLETE, priorityNumber, priorityOf, tagsText } from '../rows.ts'
+import { hintOf, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { noOpenTransaction } from './driver-errors.ts'
+import { FinishWrites } from './finish-writes.ts'
+import type { History } from './history.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import { SEPARATOR } from './statements/fragments.ts'
 import { WRITES } from './statements/writes.ts'
@@ -46,11 +48,15 @@ const KEEP_TRIES = 10
 
 export class Writes {
   readonly session: number
+  readonly #history: History
+  readonly #finishes: FinishWrites
   /** The number of further batches for which the insert-only fast path is skipped. */
   #slowBatchesLeft = 0
 
-  constructor(session: number) {
+  constructor(session: number, history: History) {
     this.session = session
+    this.#history = history
+    this.#finishes = new FinishWrites(session, history)
   }
 
   /**
@@ -58,7 +64,7 @@ export class Writes {
    * used in any process.
    */
   as(session: number): Writes {
-    return session === this.session ? this : new Writes(session)
+    return session === this.session ? this : new Writes(session, this.#history)
   }
 
   async schedule(
@@ -125,7 +131,10 @@ export class Writes {
   }
 
   async cancel(runner: StatementRunner, topic: TopicName, places: readonly Place[]): Promise<CancelAnswer[]> {
-    const rows = await runner.query(WRITES.cancel.text, [
+    // In a caller's transaction the task is kept, whatever the retention: its role may only insert into tocsin.ended. The
+    // janitor deletes the row.
+    const isKept = runner.transactionId !== null || this.#history.keepsEnded(topic.name)
+    const rows = await runner.query((isKept ? WRITES.cancel : WRITES.cancelUnkept).text, [
       topic.id,
       ...placeArrays(places),
       runner.lockTimeoutMs,
@@ -202,39 +211,14 @@ export class Writes {
     for (const [i, { outcome }] of settlements.entries())
       (outcome.kind === 'done' || outcome.kind === 'obsolete' ? ending : others).push(i)
     const pick = (indexes: readonly number[]) => indexes.map((i) => settlements[i] as LedgerSettlement)
-    // If a task did not end, its claim is no longer valid, or another transaction is changing its row. The statement
-    // `settle` finds out which.
-    if (ending.length > 0) others.push(...(await this.#finish(runner, topic, pick(ending), ending, answers)))
+    if (ending.length > 0) {
+      const left = await this.#finishes.finish(runner, topic, settlements, ending)
+      for (const i of ending) answers[i] = ENDED
+      // The statement `settle` finds out why these did not end, and replaces their answers.
+      others.push(...left)
+    }
     if (others.length > 0) await this.#settle(runner, topic, pick(others), others, answers)
     return answers
-  }
-
-  /**
-   * Ends the tasks whose outcome is 'done' or 'obsolete'. Returns the indexes of the settlements whose tasks did not
-   * end.
-   */
-  async #finish(
-    runner: StatementRunner,
-    topic: TopicName,
-    settlements: readonly LedgerSettlement[],
-    indexes: readonly number[],
-    answers: (LedgerSettled | null)[],
-  ): Promise<number[]> {
-    const [row] = await runner.query(WRITES.finish.text, [
-      topic.id,
-      ...placeArrays(settlements),
-      numberArray(settlements.map(({ stamp }) => stamp)),
-      numberArray(settlements.map(({ outcome }) => (outcome.kind === 'done' ? DONE : OBSOLETE))),
-      this.session,
-      runner.lockTimeoutMs,
-    ])
-    const [ended] = row as [string | null]
-    const isEnded = ended === null ? null : new Set(JSON.parse(`[${ended}]`) as number[])
-    const left: number[] = []
-    for (const [n, index] of indexes.entries())
-      if (isEnded === null || isEnded.has(n + 1)) answers[index] = ENDED
-      else left.push(index)
-    return left
   }
 
   async #settle(

@@ -2,7 +2,7 @@
 import { ENDED_STATES } from '../../rows.ts'
 import type { ListQuery } from '../../../timetable.ts'
 import { BOARD } from './board.ts'
-import { listEnded, listLive } from './lists.ts'
+import { listBatches, listEnded, listLive } from './lists.ts'
 import { READS } from './reads.ts'
 import { LIMIT, param, type Statement, TOPIC } from './statement.ts'
 import { TOPICS } from './topics.ts'
@@ -60,6 +60,24 @@ const LISTS = {
     ],
     returns: 'A row for each task: as JSON, and whether it is superseded.',
     text: listEnded(1, ENDED_STATES.indexOf('done'), FULL_QUERY).text,
+  },
+  listBatches: {
+    does:
+      'Lists tasks in batches that ended in one state, in the order in which they ended. Shown with all conditions; a query has ' +
+      'only some of them.',
+    sentBy: 'Readings.list',
+    takes: [
+      TOPIC,
+      param('from_ms', 'bigint', 'time of the first batches to read'),
+      ...LIST_FILTERS.slice(1),
+      param('ended_ms', 'bigint', 'of the last task of the page before'),
+      param('key', 'text', 'of the last task of the page before'),
+      param('generation', 'bigint', 'of the last task of the page before'),
+      LIMIT,
+    ],
+    returns:
+      'A row at least: the time up to which batches were read, null if there are no more; a task as JSON, or null.',
+    text: listBatches(1, ENDED_STATES.indexOf('done'), FULL_QUERY, 0).text,
   },
 } as const satisfies Record<string, Statement>
 

@@ -56,8 +56,8 @@ export const BOARD = {
     text: `WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
     former AS (SELECT edition FROM tocsin.node WHERE id = $1),
     mine AS (
-      INSERT INTO tocsin.node AS n (id, beats, edition, beat_at, card)
-      SELECT $1, 1, $2::bigint, t.now, $3 FROM t
+      INSERT INTO tocsin.node AS n (id, beats, edition, beat_at, card, reads_batches)
+      SELECT $1, 1, $2::bigint, t.now, $3, true FROM t
       ON CONFLICT (id) DO UPDATE SET beats = n.beats + 1, beat_at = excluded.beat_at,
         edition = greatest(n.edition, excluded.edition),
         card = CASE WHEN excluded.edition < n.edition THEN n.card ELSE excluded.card END

@@ -1,5 +1,5 @@
 /** The statements that cancel and reschedule tasks, many tasks in one statement. */
-import { CANCELLED } from '../../rows.ts'
+import { CANCELLED, DEAD } from '../../rows.ts'
 import { CARRIED, eachRow, FREE, inTime, input, IS_HELD, notifyIfNear, ringAt, SAME, t } from './fragments.ts'
 import {
   LOCK_TIMEOUT_MS,
@@ -13,14 +13,16 @@ import {
   TRANSACTION_ID,
 } from './statement.ts'
 
-export const cancel: Statement = {
-  does:
-    'Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further ' +
-    'attempt follows.',
-  sentBy: 'Writes.cancel, tocsin.cancel()',
+const CANCEL = {
   takes: [...TASKS, LOCK_TIMEOUT_MS, TRANSACTION_ID, NOT_AFTER_MS],
   returns: 'A row for each live task: key, whether it is in flight.',
-  text: `WITH ${t({ lockTimeoutMs: '$4', transactionId: '$5' })}, ${input()},
+} as const
+
+/** `history` has the CTEs that keep the tasks in `removed`, or mark that they ended. `swept` is how many are not kept. */
+const cancelText = (
+  history: string,
+  swept: string,
+): string => `WITH ${t({ lockTimeoutMs: '$4', transactionId: '$5' })}, ${input()},
   locked AS MATERIALIZED (
     SELECT i.cell, i.key, ${IS_HELD} AS is_held, l.session IS NOT NULL AS was_claimed
     ${eachRow('FOR UPDATE')}
@@ -29,15 +31,41 @@ export const cancel: Statement = {
     UPDATE tocsin.live l SET marked = true FROM locked i WHERE i.is_held AND NOT l.marked AND ${SAME}
   ),
   removed AS (DELETE FROM tocsin.live l USING locked i WHERE NOT i.is_held AND ${SAME} RETURNING l.*),
-  ended AS (
+  ${history},
+  booked AS (
+    INSERT INTO tocsin.tally (topic, cancelled, cancelled_swept, claimed)
+    SELECT $1, count(*), ${swept}, -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
+  )
+  SELECT key, is_held FROM locked WHERE ${inTime('$6', 'locked')}`
+
+export const cancel: Statement = {
+  does:
+    'Cancels tasks. A task that is held is only marked: its current attempt may finish, but no further ' +
+    'attempt follows.',
+  sentBy: 'Writes.cancel, tocsin.cancel()',
+  ...CANCEL,
+  text: cancelText(
+    `ended AS (
     INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
     SELECT ${CANCELLED}, t.now_ms, failures, error, ${CARRIED} FROM removed, t
+  )`,
+    '0',
   ),
-  booked AS (
-    INSERT INTO tocsin.tally (topic, cancelled, claimed)
-    SELECT $1, count(*), -count(*) FILTER (WHERE was_claimed) FROM locked WHERE NOT is_held HAVING count(*) > 0
-  )
-  SELECT key, is_held FROM locked WHERE ${inTime('$6', 'locked')}`,
+}
+
+export const cancelUnkept: Statement = {
+  does:
+    'Like cancel, for a topic that keeps no ended tasks. The dead task of a key stays superseded. Not for transactions of callers: ' +
+    'it needs more privileges.',
+  sentBy: 'Writes.cancel',
+  ...CANCEL,
+  text: cancelText(
+    `outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM removed r
+    WHERE d.topic = $1 AND d.cell = r.cell AND d.key = r.key AND d.state = ${DEAD} AND NOT d.outranked
+  )`,
+    'count(*)',
+  ),
 }
 
 export const reschedule: Statement = {

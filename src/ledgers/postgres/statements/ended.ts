@@ -1,5 +1,6 @@
 /** The statements for ended tasks. They replay and purge dead tasks, and delete old tasks. */
 import { CANCELLED, DEAD, DONE, OBSOLETE } from '../../rows.ts'
+import { batchesWith, EXPANDED_KEYS } from './batches.ts'
 import { IN_ORDER, inTime, input, newer, notifyIfNear, superseded, t } from './fragments.ts'
 import {
   LIMIT,
@@ -60,6 +61,18 @@ export const replay: Statement = {
     UPDATE tocsin.ended e SET outranked = true FROM others o JOIN revived r ON r.cell = o.cell AND r.key = o.key
     WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
   ),
+  -- Several tasks may be in one batch, which is updated once.
+  others_batched AS MATERIALIZED (
+    SELECT b.cell, b.id, array_agg(x.generation) AS generations FROM graves g
+    CROSS JOIN LATERAL (SELECT b.* ${batchesWith('$1', 'g.cell', 'g.key')}) b
+    CROSS JOIN LATERAL ${EXPANDED_KEYS}
+    WHERE x.key = g.key AND x.generation <> ALL (b.outranked) AND EXISTS (SELECT FROM revived r WHERE r.cell = g.cell AND r.key = g.key)
+    GROUP BY b.cell, b.id
+  ),
+  outranked_batched AS (
+    UPDATE tocsin.ended_batch b SET outranked = b.outranked || o.generations FROM others_batched o
+    WHERE b.cell = o.cell AND b.id = o.id
+  ),
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority, NOT g.is_passed_over OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = $1 AND l.cell = g.cell AND l.key = g.key LIMIT 1), false),
@@ -109,6 +122,44 @@ export const forgetEnded: Statement = {
       count(*) FILTER (WHERE state = ${OBSOLETE}) FROM swept HAVING count(*) > 0
   )
   SELECT count(*) FROM swept`,
+}
+
+export const forgetBatches: Statement = {
+  does: 'Deletes the oldest batches of ended tasks, until the limit is reached. Whole batches only, so it may exceed the limit.',
+  sentBy: 'PostgresLedger.forget',
+  takes: [TOPIC, param('ended_before_ms', 'bigint'), LIMIT],
+  returns: 'One row: how many tasks.',
+  text: `WITH old AS MATERIALIZED (
+    SELECT o.cell, o.id FROM (
+      SELECT b.cell, b.id, sum(b.count) OVER (ROWS UNBOUNDED PRECEDING) - b.count AS before FROM (
+        SELECT cell, id, count FROM tocsin.ended_batch
+        WHERE topic = $1 AND state IN (${DONE}, ${OBSOLETE}) AND ended_ms < $2 LIMIT $3::bigint
+      ) b
+    ) o WHERE o.before < $3::bigint
+  ),
+  locked AS MATERIALIZED (
+    SELECT b.cell, b.id FROM old o CROSS JOIN LATERAL (
+      SELECT b.cell, b.id FROM tocsin.ended_batch b WHERE b.cell = o.cell AND b.id = o.id FOR UPDATE SKIP LOCKED
+    ) b
+  ),
+  swept AS (
+    DELETE FROM tocsin.ended_batch b USING locked o WHERE b.cell = o.cell AND b.id = o.id
+    RETURNING b.cell, b.state, b.ended_ms, b.count, b.keys, b.generations, b.outranked
+  ),
+  -- The dead tasks that these superseded stay superseded. Without a dead task in the topic, nothing is unpacked.
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM (
+      SELECT b.cell, b.ended_ms, x.key, x.generation FROM swept b CROSS JOIN LATERAL ${EXPANDED_KEYS}
+      WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = ${DEAD} LIMIT 1) AND x.generation <> ALL (b.outranked)
+    ) s
+    WHERE d.topic = $1 AND d.cell = s.cell AND d.key = s.key AND d.state = ${DEAD} AND ${newer('s', 'd')} AND NOT d.outranked
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done_swept, obsolete_swept)
+    SELECT $1, coalesce(sum(count) FILTER (WHERE state = ${DONE}), 0), coalesce(sum(count) FILTER (WHERE state = ${OBSOLETE}), 0)
+    FROM swept HAVING count(*) > 0
+  )
+  SELECT coalesce(sum(count), 0)::bigint FROM swept`,
 }
 
 export const forgetDead: Statement = {

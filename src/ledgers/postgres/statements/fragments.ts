@@ -1,6 +1,7 @@
 /** Parts of SQL that several statements share. */
 import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { DEAD } from '../../rows.ts'
+import { supersededByBatch } from './batches.ts'
 
 interface Terms {
   /**
@@ -151,6 +152,7 @@ export const superseded = (e: string): string => {
   return `(${e}.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE ${same('l')} LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE ${same('n')} AND ${newer('n', e)} AND NOT n.outranked LIMIT 1),
+      ${supersededByBatch(e)},
       false))`
 }
 

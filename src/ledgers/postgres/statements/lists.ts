@@ -5,6 +5,7 @@
 import type { ListQuery } from '../../../timetable.ts'
 import { ALL_CELLS } from '../../../values/cell.ts'
 import { CLOCK_STEP_MAX_MS } from '../../rows.ts'
+import { BATCHED_COLUMNS, EXPANDED } from './batches.ts'
 import { ENDED_COLUMNS, IS_SUPERSEDED, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
 
 interface ListStatement {
@@ -47,6 +48,62 @@ export function listEnded(topic: number, state: number, query: ListQuery): ListS
   return { text: `SELECT row_to_json(e), ${IS_SUPERSEDED} FROM (${page}) AS e`, values: where.values }
 }
 
+/** The maximum number of batches that one statement reads for a list, not counting those of the same time. */
+const BATCHES_READ = 64
+
+/**
+ * Returns the statement that lists the tasks in batches that ended in the given state, in the order in which they ended,
+ * beginning with the batches of `fromMs`. It reads no more batches than the page is likely to need: the caller sends the
+ * next statement, with a later `fromMs`, if the filters left too few tasks. The result has at least one row: the time up
+ * to which batches were read (null if there are no more), and a task as JSON, or null.
+ *
+ * A list of a prefix looks in the index of all cells for batches that may contain the prefix. Other lists read the
+ * batches by time.
+ */
+export function listBatches(topic: number, state: number, query: ListQuery, fromMs: number): ListStatement {
+  const { after, prefix, limit } = query
+  const batches = new Conditions(topic)
+  batches.add(`state = ${state} AND ended_ms >= ${batches.value(fromMs)}::bigint`)
+  const tasks: string[] = []
+  if (query.dueFromMs > 0) {
+    const dueFrom = batches.value(query.dueFromMs)
+    batches.add(`due_to_ms >= ${dueFrom}::bigint`)
+    tasks.push(`x.due_ms >= ${dueFrom}::bigint`)
+  }
+  if (Number.isFinite(query.dueToMs)) {
+    const dueTo = batches.value(query.dueToMs)
+    batches.add(`due_from_ms <= ${dueTo}::bigint`)
+    tasks.push(`x.due_ms <= ${dueTo}::bigint`)
+  }
+  if (prefix !== null) {
+    const [only, from, to] = [prefix, `${prefix}:`, `${prefix};`].map((value) => batches.value(value))
+    batches.add(`(cell, id) IN (
+        SELECT c.cell, c.id FROM tocsin.ended_batch c WHERE c.topic = $1 AND c.cell IN (${ALL_CELLS.join(', ')})
+          AND (tocsin.key_hash(${only}) = ANY (c.hashes) OR tocsin.key_hash(${from}) = ANY (c.hashes)))`)
+    tasks.push(`(x.key = ${only} OR (x.key >= ${from} AND x.key < ${to}))`)
+  }
+  if (after !== null)
+    tasks.push(`(b.ended_ms, x.key, x.generation) >
+        (${batches.value(after.ringMs)}::bigint, ${batches.value(after.key)}::text COLLATE "C", ${batches.value(after.failures)}::bigint)`)
+  const size = batches.value(limit)
+  const text = `WITH found AS MATERIALIZED (
+    SELECT * FROM tocsin.ended_batch WHERE ${batches.text} ORDER BY ended_ms FETCH FIRST ${BATCHES_READ} ROWS WITH TIES
+  ),
+  -- The batches before this time have fewer tasks than the page. All batches of the same time are read, because their tasks
+  -- are in the order of their keys.
+  enough AS MATERIALIZED (
+    SELECT * FROM (
+      SELECT found.*, sum(count) OVER (ORDER BY ended_ms) - sum(count) OVER (PARTITION BY ended_ms) AS before FROM found
+    ) AS s WHERE before < ${size}::bigint
+  )
+  SELECT (SELECT max(ended_ms) FROM enough), row_to_json(e) FROM (SELECT) AS one LEFT JOIN (
+    SELECT ${BATCHED_COLUMNS} FROM enough b CROSS JOIN LATERAL ${EXPANDED}
+    WHERE ${['true', ...tasks].join(' AND ')}
+    ORDER BY b.ended_ms, x.key COLLATE "C", x.generation LIMIT ${size}::bigint
+  ) AS e ON true`
+  return { text, values: batches.values }
+}
+
 /** A WHERE clause, and the values of its parameters. */
 class Conditions {
   readonly values: unknown[]
@@ -60,6 +117,10 @@ class Conditions {
   value(value: unknown): string {
     this.values.push(value)
     return `$${this.values.length}`
+  }
+
+  get text(): string {
+    return this.#text
   }
 
   add(condition: string): void {

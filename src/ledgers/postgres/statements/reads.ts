@@ -4,6 +4,7 @@
  */
 import { BATCH_MAX } from '../../../lib/batch-max.ts'
 import { DEAD } from '../../rows.ts'
+import { BATCHED_COLUMNS, batchesWith, EXPANDED } from './batches.ts'
 import { superseded } from './fragments.ts'
 import { LIMIT, param, type Statement, TASKS, TOPIC } from './statement.ts'
 
@@ -66,11 +67,13 @@ export const READS = {
     sentBy: 'Readings.get',
     takes: ONE_TASK,
     returns:
-      'One row: the live task and the ended task as JSON, or nulls; whether the ended task is superseded.',
-    text: `SELECT row_to_json(l), row_to_json(e), ${IS_SUPERSEDED} FROM (SELECT) AS one
+      'One row: the live task, the ended task that has a row, and the ended task that is in a batch, as JSON, or nulls; whether the second one is superseded.',
+    text: `SELECT row_to_json(l), row_to_json(e), row_to_json(b), ${IS_SUPERSEDED} FROM (SELECT) AS one
        LEFT JOIN LATERAL (SELECT ${LIVE_COLUMNS} FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
        LEFT JOIN LATERAL (SELECT ${ENDED_COLUMNS} FROM tocsin.ended WHERE topic = $1 AND cell = $2 AND key = $3
-         ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true`,
+         ORDER BY ended_ms DESC, generation DESC LIMIT 1) AS e ON true
+       LEFT JOIN LATERAL (SELECT ${BATCHED_COLUMNS} ${batchesWith('$1', '$2', '$3', ' AND l.key IS NULL')}
+         CROSS JOIN LATERAL ${EXPANDED} WHERE x.key = $3 ORDER BY b.ended_ms DESC, x.generation DESC LIMIT 1) AS b ON true`,
   },
   hints: {
     does: 'Returns the hints of live tasks, except for those that were cancelled in flight.',
@@ -162,7 +165,10 @@ export const READS = {
          (SELECT count(*) FROM tocsin.live WHERE topic = $1),
          (SELECT count(*) FROM tocsin.live WHERE topic = $1 AND session IS NOT NULL),
          (SELECT json_object_agg(state, tasks) FROM (
-           SELECT state, count(*) AS tasks FROM tocsin.ended WHERE topic = $1 GROUP BY state) AS e)
+           SELECT state, sum(tasks) AS tasks FROM (
+             SELECT state, count(*) AS tasks FROM tocsin.ended WHERE topic = $1 GROUP BY state
+             UNION ALL SELECT state, sum(count) FROM tocsin.ended_batch WHERE topic = $1 GROUP BY state
+           ) AS s GROUP BY state) AS e)
        FROM tocsin.tally WHERE topic = $1`,
   },
 } as const satisfies Record<string, Statement>

@@ -6,59 +6,117 @@ import {
   AT,
   CARRIED,
   eachRow,
-  eachRowWhere,
   FREE,
   graves,
   GRAVES_EMPTIED,
   input,
-  numbers,
   prefixed,
   SAME,
   t,
+  texts,
 } from './fragments.ts'
-import { LOCK_TIMEOUT_MS, param, POISON_FORMAT, SESSION, STAMPS, type Statement, TASKS } from './statement.ts'
+import { HASHES, IS_PLAIN } from './batches.ts'
+import {
+  LOCK_TIMEOUT_MS,
+  param,
+  POISON_FORMAT,
+  SESSION,
+  STAMPS,
+  type Statement,
+  TASKS,
+  TOPIC,
+} from './statement.ts'
+
+/**
+ * Removes the live rows of tasks that end, for whole groups. A group has the tasks of one claim call that end in the same
+ * state. A row is found by its key, and deleted by its ctid without being locked before: that would write each row twice.
+ * So the conditions are in the DELETE, which checks them again if it waited for another transaction. Another transaction
+ * may have locked rows in another order: then the lock timeout, which is shorter than `deadlock_timeout`, ends the wait.
+ */
+const removed = (returning: string): string => `removed AS (
+    DELETE FROM tocsin.live l USING (
+      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l
+    ) i WHERE ${AT} AND l.session = $7 AND l.stamp = i.my_stamp
+    RETURNING i.n, i.state, ${returning}
+  )`
+
+const FINISH_TAKES = [
+  TOPIC,
+  param('cells', 'smallint[]', 'cell of each group'),
+  param('keys', 'text[]', 'keys of each group, separated by \\x1e'),
+  STAMPS,
+  param('states', 'smallint[]', `of each group; ${DONE}: done, ${OBSOLETE}: obsolete`),
+  param('sizes', 'integer[]', 'number of keys of each group'),
+  SESSION,
+  LOCK_TIMEOUT_MS,
+] as const
+
+const FINISH_RETURNS =
+  'One value: null if all tasks ended. Otherwise the tasks that ended, separated by \\x1e: number of the group, \\x1f, key.'
+
+const WHAT_ENDED = `SELECT CASE WHEN (SELECT count(*) FROM removed) < (SELECT sum(size) FROM unnest($6::integer[]) AS s (size))
+    THEN (SELECT coalesce(string_agg(n || E'\\x1f' || key, E'\\x1e'), '') FROM removed) END`
 
 export const finish: Statement = {
   does:
-    'Ends tasks as done or obsolete, which is the common case. Skips tasks whose claim is no longer held, ' +
-    'or whose row has changed meanwhile; settle handles those.',
-  sentBy: 'Writes.settle',
+    'Ends tasks as done or obsolete, which is the common case, for whole groups: one input row per group, not per task. Tasks ' +
+    'as most are, of a group that is large enough, become one row of tocsin.ended_batch. Skips tasks whose claim is no longer ' +
+    'held; settle handles those.',
+  sentBy: 'FinishWrites.finish',
   takes: [
-    ...TASKS,
-    STAMPS,
-    param('states', 'smallint[]', `${DONE}: done, ${OBSOLETE}: obsolete`),
-    SESSION,
-    LOCK_TIMEOUT_MS,
+    ...FINISH_TAKES,
+    param('batch_min', 'integer', 'smallest group that becomes a batch; NULL: none does'),
   ],
-  returns:
-    'One value: null if all tasks ended. Otherwise the numbers (n) of the tasks that ended, separated by commas.',
-  text: `WITH ${t({ lockTimeoutMs: '$7' })},
-  removed AS (
-    DELETE FROM tocsin.live l USING (
-      SELECT i.n, i.now_ms, i.state, l.at, l.part
-      ${eachRowWhere(
-        [
-          { name: 'my_stamp', array: '$4::bigint[]' },
-          { name: 'state', array: '$5::smallint[]' },
-        ],
-        'l.session = $6 AND l.stamp = i.my_stamp',
-        // FOR UPDATE locks the row before the DELETE. If the DELETE itself waited for the lock, another transaction
-        // could give the row a new ctid meanwhile, and not every version of PostgreSQL then checks the row again in a
-        // DELETE by ctid. SKIP LOCKED is not used, so that a settlement waits for a short lock.
-        'FOR UPDATE',
-      )}
-    ) i WHERE ${AT} RETURNING ${prefixed('l', CARRIED)}, l.failures, l.error, i.state, i.now_ms, i.n
+  returns: FINISH_RETURNS,
+  text: `WITH ${t({ lockTimeoutMs: '$8' })},
+  ${removed(`i.size >= $9::integer AND ${IS_PLAIN} AS is_batched, ${prefixed('l', CARRIED)}, l.failures, l.error`)},
+  batched AS (
+    INSERT INTO tocsin.ended_batch
+      (topic, cell, state, ended_ms, count, due_from_ms, due_to_ms, hashes, keys, generations, dues_ms, created_ms, bodies)
+    SELECT $1, cell, state, (SELECT now_ms FROM t), count(*), min(due_ms), max(due_ms), ${HASHES}, ${texts('key')},
+      array_agg(generation), array_agg(due_ms), array_agg(created_ms), ${texts('body')}
+    FROM removed WHERE is_batched GROUP BY n, cell, state
   ),
   ended AS (
     INSERT INTO tocsin.ended (state, ended_ms, failures, error, ${CARRIED})
-    SELECT state, now_ms, failures, error, ${CARRIED} FROM removed
+    SELECT state, (SELECT now_ms FROM t), failures, error, ${CARRIED} FROM removed WHERE is_batched IS NOT TRUE
   ),
   booked AS (
     INSERT INTO tocsin.tally (topic, done, obsolete, claimed)
     SELECT $1, count(*) FILTER (WHERE state = ${DONE}), count(*) FILTER (WHERE state = ${OBSOLETE}), -count(*)
     FROM removed HAVING count(*) > 0
   )
-  SELECT CASE WHEN count(*) < cardinality($2::smallint[]) THEN coalesce(${numbers('n')}, '') END FROM removed`,
+  ${WHAT_ENDED}`,
+}
+
+export const finishUnkept: Statement = {
+  does:
+    'Like finish, for a topic that keeps no ended tasks: deletes the tasks, and counts them as ended and deleted. The dead task ' +
+    'of their key stays superseded.',
+  sentBy: 'FinishWrites.finish',
+  takes: FINISH_TAKES,
+  returns: FINISH_RETURNS,
+  text: `WITH ${t({ lockTimeoutMs: '$8' })},
+  ${removed('l.cell, l.key')},
+  outranked AS (
+    UPDATE tocsin.ended d SET outranked = true FROM removed r
+    WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = ${DEAD} LIMIT 1)
+      AND d.topic = $1 AND d.cell = r.cell AND d.key = r.key AND d.state = ${DEAD} AND NOT d.outranked
+  ),
+  booked AS (
+    INSERT INTO tocsin.tally (topic, done, done_swept, obsolete, obsolete_swept, claimed)
+    SELECT $1, done, done, obsolete, obsolete, -(done + obsolete) FROM (
+      SELECT count(*) FILTER (WHERE state = ${DONE}) AS done, count(*) FILTER (WHERE state = ${OBSOLETE}) AS obsolete FROM removed
+    ) AS r WHERE done + obsolete > 0
+  )
+  ${WHAT_ENDED}`,
 }
 
 export const settle: Statement = {

@@ -6,17 +6,18 @@
  * Some statements also run in a caller's transaction: schedule, cancel and reschedule. They return only types that all
  * drivers parse in the same way: texts, booleans, and numbers other than bigint.
  */
-import { cancel, reschedule } from './changes.ts'
+import { cancel, cancelUnkept, reschedule } from './changes.ts'
 import { begin, claim, claimAny, claimGroups, extend } from './claims.ts'
-import { forgetDead, forgetEnded, purge, replay } from './ended.ts'
+import { forgetBatches, forgetDead, forgetEnded, purge, replay } from './ended.ts'
 import { schedule, scheduleKeeping, scheduleNew } from './schedule.ts'
-import { finish, settle } from './settling.ts'
+import { finish, finishUnkept, settle } from './settling.ts'
 
 export const WRITES = {
   scheduleNew,
   schedule,
   scheduleKeeping,
   cancel,
+  cancelUnkept,
   reschedule,
   claimGroups,
   claim,
@@ -24,9 +25,11 @@ export const WRITES = {
   begin,
   extend,
   finish,
+  finishUnkept,
   settle,
   replay,
   purge,
   forgetEnded,
+  forgetBatches,
   forgetDead,
 } as const
