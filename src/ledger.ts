@@ -10,8 +10,8 @@
  *   is claimed, but its lease has ended by the ledger's clock, or
  *   is claimed under the same token: the reply was lost, and this call is a retry.
  *
- * Every write is durable when its promise resolves. When a reply is lost, `claim`, `begin`, `extend` and `settle` may
- * be retried: the token identifies the call, and the second call changes nothing.
+ * Every write is durable when its promise resolves, except a claim of a topic with `fastClaims`. When a reply is lost, `claim`,
+ * `begin`, `extend` and `settle` may be retried: the token identifies the call, and the second call changes nothing.
  */
 import type { SlotBy } from './values/cell.ts'
 import type { Tx } from './values/tx.ts'
@@ -144,18 +144,24 @@ export interface Recount {
  */
 export type TopicCreated = () => Promise<void> | null
 
-/**
- * The settings of a topic that its ledger needs: how the program assigns keys to cells (`slotBy`), rounds ring times
- * (`mergeMs`, 0 for never), and whether ended tasks are kept.
- */
+/** How a program assigns the keys of a topic to cells (`slotBy`), and rounds ring times (`mergeMs`, 0 for never). */
 export interface Placing {
   readonly slotBy: SlotBy
   readonly mergeMs: number
+}
+
+/** What a ledger takes from the settings of a topic. The settings are live: they may change between two calls. */
+export interface LedgerSettings extends Placing {
   /**
    * False if the topic's retention is 0. Then the ledger may drop a task when it ends (done, cancelled, obsolete): the
    * books count it as ended and deleted at once, and its key's dead task stays superseded. Dead tasks are always kept.
    */
   readonly keepsEnded: boolean
+  /**
+   * True if claims of the topic need not be durable when their promise resolves. Then a crash of the server may undo
+   * the claims of its last moments, and only these. All other writes stay durable. A ledger may ignore it.
+   */
+  readonly fastClaims: boolean
 }
 
 /** The writes of callers. They run in a transaction of the ledger, or in a transaction of the caller. */
@@ -223,12 +229,12 @@ export interface Ledger extends LedgerWrites, Looks {
   /** True if other processes may write to the ledger. `load`, `listen` and `committedWrites` find their writes. */
   readonly isShared: boolean
   /**
-   * Registers how this process places the keys of a topic. A shared ledger stores the placing with the topic's first
-   * task, or when the topic is loaded. SQL functions that write tasks use the stored placing. A shared ledger rejects a
-   * process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared ignores `slotBy` and `mergeMs`.
-   * `placing` is called again for each use, because the settings of a topic may change.
+   * Registers the settings of a topic. `settings` is called for each use, because they may change. A shared ledger stores
+   * the placing with the topic's first task, or when the topic is loaded. SQL functions that write tasks use the stored
+   * placing. A shared ledger rejects a process whose `slotBy` differs from the stored `slotBy`. A ledger that is not shared
+   * ignores `slotBy`, `mergeMs` and `fastClaims`.
    */
-  configure(topic: string, placing: () => Placing, created: TopicCreated): void
+  configure(topic: string, settings: () => LedgerSettings, created: TopicCreated): void
   /** Returns the writes in the caller's transaction. Throws 'bad-tx' if `tx` is no open transaction of the ledger. */
   within(tx: unknown): LedgerTransaction
 

@@ -12,7 +12,7 @@ import type {
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
-  Placing,
+  LedgerSettings,
   Recount,
   Retention,
   TopicCreated,
@@ -67,8 +67,8 @@ export class ShardedLedger implements Ledger {
     return this.#spread(places, (shard, some) => shard.reschedule(topic, some, when, mergeMs))
   }
 
-  configure(topic: string, placing: () => Placing, created: TopicCreated): void {
-    for (const shard of this.#shards) shard.configure(topic, placing, created)
+  configure(topic: string, settings: () => LedgerSettings, created: TopicCreated): void {
+    for (const shard of this.#shards) shard.configure(topic, settings, created)
   }
 
   /**

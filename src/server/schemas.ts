@@ -73,6 +73,11 @@ const CONFIG_FIELDS: Record<string, object> = {
     then: { enum: ['fire', 'drop', 'dead'] },
   }),
   objective: object({ p99: duration('The promised lateness.') }),
+  fastClaims: {
+    type: 'boolean',
+    description:
+      'With PostgreSQL: claims do not wait for the disk. If PostgreSQL crashes within about 0.6 s after a claim, the task may be delivered again, and a cancel may answer cancelled although its handler has started.',
+  },
 }
 
 const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })

@@ -159,11 +159,11 @@ export class LedgerStore implements TaskStore, StoreFeatures {
 
   configure(topic: string, settings: () => Settings, created: TopicCreated = () => null): void {
     this.#settings.set(topic, settings)
-    const placing = () => {
-      const { slotBy, mergeMs, retentionMs } = settings()
-      return { slotBy, mergeMs, keepsEnded: retentionMs > 0 }
+    const forLedger = () => {
+      const { slotBy, mergeMs, fastClaims, retentionMs } = settings()
+      return { slotBy, mergeMs, fastClaims, keepsEnded: retentionMs > 0 }
     }
-    this.#parts.ledger.configure(topic, placing, created)
+    this.#parts.ledger.configure(topic, forLedger, created)
   }
 
   pulls(topic: string, cells: readonly number[]): void {

@@ -43,6 +43,8 @@ const WRONG: [config: unknown, field: string, says: RegExp, code?: string][] = [
   [{ merge: Number.NaN }, 'merge', /NaN/, 'bad-duration'],
   [{ resident: '999ms' }, 'resident', /expected at least 1s/],
   [{ retention: '101y' }, 'retention', /101y/, 'bad-duration'],
+  [{ fastClaims: 1 }, 'fastClaims', /expected true or false, got 1/],
+  [{ fastClaims: 'true' }, 'fastClaims', /expected true or false, got 'true'/],
   [{ retry: 3 }, 'retry', /expected an object, got 3/],
   [{ retry: [] }, 'retry', /expected an object, got an array/],
   [{ retry: { attempts: 3 } }, 'retry.attempts', /unknown option 'attempts'/],
@@ -117,6 +119,7 @@ describe('checkConfig', () => {
       rate: { limit: 1, per: '1ms' },
       late: { after: '0ms', then: 'drop' },
       objective: { p99: '0ms' },
+      fastClaims: false,
     }
     const most = {
       slots: 64,
@@ -127,6 +130,7 @@ describe('checkConfig', () => {
       retry: { maxAttempts: 999, backoff: 'exponential', min: '1s', max: '5214w2d', jitter: 1 },
       rate: { limit: 10_000_000, per: '1d' },
       late: { after: '1d', then: 'dead' },
+      fastClaims: true,
     }
     expect(checkConfig(least, WHERE)).toEqual(least)
     expect(checkConfig(most, WHERE)).toEqual(most)
@@ -334,6 +338,7 @@ describe('settingsOf', () => {
       rate: null,
       late: null,
       objectiveP99Ms: null,
+      fastClaims: false,
     }))
 
   test('turns every field into numbers', () =>
@@ -351,6 +356,7 @@ describe('settingsOf', () => {
           rate: { limit: 9, per: '1s' },
           late: { after: '1h', then: 'dead' },
           objective: { p99: '250ms' },
+          fastClaims: true,
         },
         WHERE,
       ),
@@ -368,6 +374,7 @@ describe('settingsOf', () => {
       rate: { limit: 9, perMs: 1_000 },
       late: { afterMs: 3_600_000, then: 'dead' },
       objectiveP99Ms: 250,
+      fastClaims: true,
     }))
 
   test.each<[string, TopicConfig, string]>([

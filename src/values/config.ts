@@ -56,6 +56,12 @@ export interface TopicConfig {
   readonly late?: { readonly after: Duration; readonly then: 'fire' | 'drop' | 'dead' } | undefined
   /** The target lateness of the topic. A task that fires later emits a 'late' event. By default there is no target. */
   readonly objective?: { readonly p99: Duration } | undefined
+  /**
+   * With PostgreSQL, claims do not wait until they are on disk (`synchronous_commit = off`); outcomes and all other
+   * writes do. If PostgreSQL crashes within about 0.6 s after a claim, the task may be pending again: it is delivered
+   * again, and `cancel` may answer 'cancelled' although its handler has started. False by default. Other stores ignore it.
+   */
+  readonly fastClaims?: boolean | undefined
 }
 
 export interface RetryConfig {
@@ -98,6 +104,7 @@ export interface Settings {
   readonly rate: { readonly limit: number; readonly perMs: number } | null
   readonly late: { readonly afterMs: number; readonly then: 'fire' | 'drop' | 'dead' } | null
   readonly objectiveP99Ms: number | null
+  readonly fastClaims: boolean
   readonly residentMs: number
   readonly retentionMs: number
 }
@@ -112,6 +119,7 @@ export const DEFAULT_CONFIG = {
   resident: '1h',
   retention: '1w',
   retry: { maxAttempts: 16, backoff: 'exponential', min: '1s', max: '5m', jitter: 0.2 },
+  fastClaims: false,
 } as const satisfies TopicConfig
 
 type Rule = (value: unknown, path: string) => unknown
@@ -141,6 +149,7 @@ const RULES: Record<keyof TopicConfig, Rule> = {
   late: (value, path) =>
     shaped(value, path, { after: duration(0), then: oneOf('fire', 'drop', 'dead') }, ['after', 'then']),
   objective: (value, path) => shaped(value, path, { p99: duration(0) }, ['p99']),
+  fastClaims: trueOrFalse,
 }
 
 export const CONFIG_FIELDS = Object.keys(RULES)
@@ -233,6 +242,7 @@ export function settingsOf(effective: TopicConfig, where: string, isLenient = fa
     late:
       full.late === undefined ? null : { afterMs: ms(full.late.after, 'late.after'), then: full.late.then },
     objectiveP99Ms: full.objective === undefined ? null : ms(full.objective.p99, 'objective.p99'),
+    fastClaims: full.fastClaims ?? DEFAULT_CONFIG.fastClaims,
   }
 }
 
@@ -298,6 +308,11 @@ function slotCount(value: unknown, path: string): number {
 function fraction(value: unknown, path: string): number {
   if (typeof value === 'number' && value >= 0 && value <= 1) return value
   throw bad(path, `expected a number from 0 to 1, got ${describeValue(value)}`)
+}
+
+function trueOrFalse(value: unknown, path: string): boolean {
+  if (typeof value === 'boolean') return value
+  throw bad(path, `expected true or false, got ${describeValue(value)}`)
 }
 
 function oneOf(...allowed: string[]): Rule {

@@ -23,6 +23,7 @@ describe('layers', () => {
       resident: '1h',
       retention: '1w',
       retry: { maxAttempts: 3, backoff: 'exponential', min: '1s', max: '5m', jitter: 0.2 },
+      fastClaims: false,
     })
     const set = await topic.configure({ slots: 64, batchSize: 10, retry: { jitter: 0 } })
     expect(set.live).toEqual({ slots: 64, batchSize: 10, retry: { jitter: 0 } })

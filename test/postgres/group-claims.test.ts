@@ -48,7 +48,7 @@ async function claimOn(client: pg.Client, text: string): Promise<string[]> {
   const [topic] = await sql<{ id: number }>(url, 'SELECT id FROM tocsin.topic WHERE name = $1', [TOPIC])
   const nowMs = await ledger.nowMs()
   const keys = KEYS.join('\x1e')
-  const values = [topic?.id, [place(A).cell], [keys], [STAMP], [LEASE_MS], [nowMs], 1, 10_000]
+  const values = [topic?.id, [place(A).cell], [keys], [STAMP], [LEASE_MS], [nowMs], 1, 10_000, false]
   const { rows } = await client.query<{ keys: string }>(text, values)
   return rows.flatMap((row) => row.keys.split('\x1e'))
 }

@@ -303,7 +303,7 @@ describe('the dead task of a key', () => {
   test('is superseded by a newer task of which nothing is kept', async () => {
     ledger.configure(
       topic,
-      () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: false }),
+      () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: false, fastClaims: false }),
       () => null,
     )
     await die(KEY)
@@ -320,7 +320,7 @@ describe('the dead task of a key', () => {
 test('with retention 0, nothing is kept of done, obsolete and cancelled tasks, and the books balance', async () => {
   ledger.configure(
     topic,
-    () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: false }),
+    () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: false, fastClaims: false }),
     () => null,
   )
   await schedule(KEYS)

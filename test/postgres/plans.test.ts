@@ -166,6 +166,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'from_ms bigint': FIRST_MS + ROWS * 30_000,
   'generation bigint': 0,
   'id text': 'n',
+  'is_fast boolean': false,
   'is_paused boolean': false,
   'key text': 'key-1600',
   'keys text[]': keysNamed('key'),
@@ -479,6 +480,7 @@ test('a claim, and its settling', { timeout: 180_000 }, async () => {
     all('1900000000000'),
     all('f'),
     1,
+    false,
   ])
   expectIndexesOnly(claim.nodes)
   const group = [
@@ -490,6 +492,7 @@ test('a claim, and its settling', { timeout: 180_000 }, async () => {
     '{1900000000000}',
     1,
     100,
+    false,
   ]
   const claimGroups = await planOf(WRITES.claimGroups.text, group)
   expectIndexesOnly(claimGroups.nodes)

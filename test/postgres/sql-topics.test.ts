@@ -234,7 +234,7 @@ test("a write in a caller's transaction fixes slotBy only when the topic is crea
     isWaiting()
     return created
   }
-  ledger.configure('t', () => ({ slotBy, mergeMs: 0, keepsEnded: true }), wait)
+  ledger.configure('t', () => ({ slotBy, mergeMs: 0, keepsEnded: true, fastClaims: false }), wait)
   await using client = await connected(url)
   await client.query('BEGIN')
   const writing = ledger.within(client).schedule('t', [entry('a')], 0)

@@ -201,6 +201,7 @@ export const backToTheCode: LiveConfig = {
   rate: null,
   late: null,
   objective: null,
+  fastClaims: null,
 }
 
 /** What does not compile. Each line breaks one thing. */

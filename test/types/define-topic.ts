@@ -87,6 +87,7 @@ defineTopic('a', {
   rate: undefined,
   late: undefined,
   objective: undefined,
+  fastClaims: undefined,
   schema: undefined,
 })
 defineTopic('a', undefined)
@@ -94,6 +95,7 @@ defineTopic('a', {
   rate: { limit: 1, per: 1_000 },
   late: { after: '1m', then: 'drop' },
   objective: { p99: '1s' },
+  fastClaims: true,
 })
 
 /** What does not compile. Each line breaks one thing. */

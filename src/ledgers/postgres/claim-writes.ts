@@ -82,18 +82,22 @@ export class ClaimWrites {
     return keys.length * (this.#bytesPerTask.get(topic) ?? BYTES_PER_TASK)
   }
 
-  /** Returns the verdicts of each call, in the order of its keys. */
+  /**
+   * Returns the verdicts of each call, in the order of its keys. If `isFast`, new claims do not wait for the disk. A
+   * claim that also ends a task, or counts a lost lease, always waits.
+   */
   async claim(
     runner: StatementRunner,
     topic: TopicName,
     groups: readonly ClaimGroup[],
+    isFast = false,
   ): Promise<ClaimVerdict[][]> {
     const verdicts = groups.map(({ keys }) => new Array<ClaimVerdict>(keys.length))
-    const areWhole = await this.#claimGroups(runner, topic, groups, verdicts)
+    const areWhole = await this.#claimGroups(runner, topic, groups, verdicts, isFast)
     const left = groups.flatMap((group, at) => itemsOf(group, verdicts[at] as ClaimVerdict[]))
     if (left.length === 0) return verdicts
     // What the first statement left is not pending and due, or a suspect: the second one would leave it, too.
-    const others = areWhole ? left : await this.#claimEach(runner, topic, left)
+    const others = areWhole ? left : await this.#claimEach(runner, topic, left, isFast)
     if (others.length > 0) await this.#claimAny(runner, topic, others)
     return verdicts
   }
@@ -104,6 +108,7 @@ export class ClaimWrites {
     topic: TopicName,
     groups: readonly ClaimGroup[],
     verdicts: readonly ClaimVerdict[][],
+    isFast: boolean,
   ): Promise<boolean> {
     const bounded = this.#boundedBatchesLeft.get(topic.id) ?? 0
     if (bounded > 0) this.#boundedBatchesLeft.set(topic.id, bounded - 1)
@@ -118,6 +123,7 @@ export class ClaimWrites {
         numberArray(groups.map(({ nowMs }) => nowMs)),
         this.#session,
         Math.min(GROUP_LOCK_TIMEOUT_MS, runner.lockTimeoutMs ?? GROUP_LOCK_TIMEOUT_MS),
+        isFast,
       ])
       for (const row of rows as GroupRow[]) {
         const at = row[0] - 1
@@ -140,8 +146,9 @@ export class ClaimWrites {
     runner: StatementRunner,
     topic: TopicName,
     items: readonly ClaimItem[],
+    isFast: boolean,
   ): Promise<ClaimItem[]> {
-    const [lists] = await runner.query(WRITES.claim.text, this.#valuesOf(topic, items))
+    const [lists] = await runner.query(WRITES.claim.text, [...this.#valuesOf(topic, items), isFast])
     putTaken(topic.name, items, lists as TakenLists)
     putLeftOut(items, lists as TakenLists)
     return items.filter(({ verdicts, nth }) => verdicts[nth] === undefined)

@@ -8,11 +8,11 @@ import type {
   LedgerReplayed,
   LedgerRescheduled,
   LedgerScheduled,
+  LedgerSettings,
   LedgerSettled,
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
-  Placing,
   Recount,
   Retention,
   TopicCreated,
@@ -164,8 +164,8 @@ export class PostgresLedger implements Ledger {
     )
   }
 
-  configure(topic: string, placing: () => Placing, created: TopicCreated): void {
-    this.#parts.topics.configure(topic, placing, created)
+  configure(topic: string, settings: () => LedgerSettings, created: TopicCreated): void {
+    this.#parts.topics.configure(topic, settings, created)
   }
 
   within(tx: unknown): LedgerTransaction {
@@ -173,10 +173,10 @@ export class PostgresLedger implements Ledger {
   }
 
   async claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
-    const { claims, batcher } = this.#parts
+    const { claims, batcher, topics } = this.#parts
     const kinds = this.#kindsOf<ClaimGroup, ClaimVerdict[]>(
       { topic, doing: 'claim', way: 'claim', isRepeatable: true },
-      (runner, of, groups) => claims.claim(runner, of, groups),
+      (runner, of, groups) => claims.claim(runner, of, groups, topics.hasFastClaims(topic)),
       (group) => claims.bytesOf(topic, group),
     )
     const byCell = groupBy(places.keys(), (nth) => (places[nth] as Place).cell)

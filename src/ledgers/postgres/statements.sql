@@ -395,14 +395,16 @@ WITH t AS MATERIALIZED (
 --   $6  rang_ms          bigint[]    time of the clock by which each task rang
 --   $7  session          bigint      session of the process that holds the claims
 --   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $9  is_fast          boolean     true: the commit of this statement does not wait for the disk (synchronous_commit = off)
 -- Returns: A row for each call that claimed a task: n; keys (separated by \x1e); generations, due_ms (by commas);
 -- others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by
 -- \x1f); bodies.
-PREPARE write_claim_groups (integer, smallint[], text[], bigint[], bigint[], bigint[], bigint, integer) AS
+PREPARE write_claim_groups (integer, smallint[], text[], bigint[], bigint[], bigint[], bigint, integer, boolean) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $8::integer IS NOT NULL
-        THEN set_config('lock_timeout', $8::integer::text, true) END AS lock_timeout
+        THEN set_config('lock_timeout', $8::integer::text, true) END AS lock_timeout,
+      CASE WHEN $9::boolean THEN set_config('synchronous_commit', 'off', true) END AS synchronous_commit
   ),
   taken AS (
     UPDATE tocsin.live l SET session = $7, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms,
@@ -443,11 +445,13 @@ WITH t AS MATERIALIZED (
 --   $6  rang_ms    bigint[]    time of the clock by which each task rang
 --   $7  alone      boolean[]   true if the consumer runs no other task, as required for a suspect
 --   $8  session    bigint      session of the process that holds the claims
+--   $9  is_fast    boolean     true: the commit of this statement does not wait for the disk (synchronous_commit = off)
 -- Returns: One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries,
 -- priority (separated by commas); tags, body (separated by \x1e); left_out, n of the due tasks that no longer fit.
-PREPARE write_claim (integer, smallint[], text[], bigint[], bigint[], bigint[], boolean[], bigint) AS
+PREPARE write_claim (integer, smallint[], text[], bigint[], bigint[], bigint[], boolean[], bigint, boolean) AS
 WITH t AS MATERIALIZED (
-    SELECT tocsin.now_ms() AS now_ms
+    SELECT tocsin.now_ms() AS now_ms,
+      CASE WHEN $9::boolean THEN set_config('synchronous_commit', 'off', true) END AS synchronous_commit
   ),
   found AS MATERIALIZED (
     SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part, sum(l.bytes) OVER (ORDER BY i.n ROWS UNBOUNDED PRECEDING) - l.bytes AS bytes_before

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from '../../clock.ts'
 import type { SlotBy } from '../../values/cell.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Placing, TopicCreated } from '../../ledger.ts'
+import type { LedgerSettings, Placing, TopicCreated } from '../../ledger.ts'
 import type { Database } from './database.ts'
 import { TOPICS } from './statements/topics.ts'
 import type { TopicName } from './writes.ts'
@@ -20,7 +20,7 @@ export class Topics {
   readonly #known = new Map<string, number>()
   readonly #configured = new Map<
     string,
-    { readonly placing: () => Placing; readonly created: TopicCreated }
+    { readonly settings: () => LedgerSettings; readonly created: TopicCreated }
   >()
   /** The topics whose stored `slotBy` is final and equal to the `slotBy` of this process. */
   readonly #agreed = new Set<string>()
@@ -32,13 +32,18 @@ export class Topics {
     this.#clock = clock
   }
 
-  configure(name: string, placing: () => Placing, created: TopicCreated): void {
-    this.#configured.set(name, { placing, created })
+  configure(name: string, settings: () => LedgerSettings, created: TopicCreated): void {
+    this.#configured.set(name, { settings, created })
+  }
+
+  /** True if claims of the topic do not wait until they are on disk. The setting is live, so it is read for each claim. */
+  hasFastClaims(name: string): boolean {
+    return this.#configured.get(name)?.settings().fastClaims === true
   }
 
   /** Returns false if the topic keeps no ended tasks, because its retention is 0. */
   keepsEnded(name: string): boolean {
-    return this.#configured.get(name)?.placing().keepsEnded ?? true
+    return this.#configured.get(name)?.settings().keepsEnded ?? true
   }
 
   /**
@@ -70,7 +75,7 @@ export class Topics {
     const topic = await this.made(name)
     const configured = this.#configured.get(name)
     if (configured === undefined) return topic
-    const { placing, created } = configured
+    const { settings: placing, created } = configured
     if (this.#agreed.has(name) && this.#isStored(name, placing())) return topic
     // Wait until the topic exists on the board, because a write in a caller's transaction has not waited yet. Otherwise
     // another node could create the topic with another slotBy. Then the board would reject this node, and the ledger
@@ -104,7 +109,7 @@ export class Topics {
    */
   async agreed(name: string): Promise<number | null> {
     const id = await this.seen(name)
-    const placing = this.#configured.get(name)?.placing()
+    const placing = this.#configured.get(name)?.settings()
     if (id === null || placing === undefined || this.#agreed.has(name)) return id
     const [row] = await this.#database.ask('topic', TOPICS.fixedSlotBy.text, [id])
     if (row === undefined) return id
@@ -118,7 +123,7 @@ export class Topics {
    * `slotBy` final.
    */
   async announce(name: string): Promise<void> {
-    const placing = this.#configured.get(name)?.placing()
+    const placing = this.#configured.get(name)?.settings()
     if (placing === undefined || this.#isStored(name, placing)) return
     const { id } = await this.made(name)
     const rows = await this.#database.ask('topic', TOPICS.announce.text, [

@@ -98,10 +98,26 @@ export const POSTGRES_MUTANTS: readonly Mutant[] = [
   {
     name: 'a group claim of payloads that are too large is not repeated task by task',
     file: 'src/ledgers/postgres/claim-writes.ts',
-    find: 'const others = areWhole ? left : await this.#claimEach(runner, topic, left)',
+    find: 'const others = areWhole ? left : await this.#claimEach(runner, topic, left, isFast)',
     replace: 'const others = left',
     why: 'claim_any decides about every task, so it seems to be enough.',
     tests: [LEDGER_TEST, 'src/ledgers/postgres/claim-writes.test.ts'],
+  },
+  {
+    name: 'claims of every topic are committed without waiting for the disk',
+    file: 'src/ledgers/postgres/topics.ts',
+    find: 'return this.#configured.get(name)?.settings().fastClaims === true',
+    replace: 'return this.#configured.has(name) || true',
+    why: 'Nothing seems to be lost: a settle takes its claim along.',
+    tests: ['test/postgres/fast-claims.test.ts', 'test/fault/postgres/fast-claims.test.ts'],
+  },
+  {
+    name: 'the setting of a fast claim stays with its connection',
+    file: 'src/ledgers/postgres/statements/fragments.ts',
+    find: "set_config('synchronous_commit', 'off', true)",
+    replace: "set_config('synchronous_commit', 'off', false)",
+    why: 'SET without LOCAL is the common form.',
+    tests: ['test/postgres/fast-claims.test.ts'],
   },
   {
     name: 'a statement that waited for longer than its deadline takes effect',

@@ -18,6 +18,7 @@ import {
   texts,
 } from './fragments.ts'
 import {
+  IS_FAST,
   LEASES_MS,
   LOCK_TIMEOUT_MS,
   param,
@@ -86,13 +87,14 @@ export const claimGroups: Statement = {
     RANG_MS,
     SESSION,
     LOCK_TIMEOUT_MS,
+    IS_FAST,
   ],
   returns:
     'A row for each call that claimed a task: n; keys (separated by \\x1e); generations, due_ms (by commas); others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by \\x1f); bodies.',
   // A row is found by its key, and updated by its ctid without being locked before: that would write each row twice. So
   // the conditions are in the UPDATE, which checks them again if it waited for another transaction. The sum hides ring_ms
   // from the planner, which would take the index of ring times if it plans while the table is empty.
-  text: `WITH ${t({ lockTimeoutMs: '$8' })},
+  text: `WITH ${t({ lockTimeoutMs: '$8', isFast: '$9' })},
   taken AS (
     UPDATE tocsin.live l SET session = $7, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms,
       deliveries = l.deliveries + 1, started = 0
@@ -125,10 +127,10 @@ export const claim: Statement = {
     `${BATCH_BYTES_MAX} bytes. Skips all other tasks, locked rows, and ` +
     'suspects that are not claimed alone; claim_any handles those.',
   sentBy: 'ClaimWrites.claim',
-  takes: TAKES,
+  takes: [...TAKES, IS_FAST],
   returns:
     'One row of lists, nulls if nothing was claimed: n, generation, due_ms, ring_ms, failures, deliveries, priority (separated by commas); tags, body (separated by \\x1e); left_out, n of the due tasks that no longer fit.',
-  text: `WITH ${t({})},
+  text: `WITH ${t({ isFast: '$9' })},
   found AS MATERIALIZED (
     SELECT i.n, i.now_ms, i.my_stamp, i.trusted_ms, i.alone, l.at, l.part, ${bytesBefore('l.bytes')}
     ${eachRowWhere(

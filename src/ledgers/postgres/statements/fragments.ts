@@ -10,6 +10,11 @@ interface Terms {
    */
   readonly lockTimeoutMs?: string
   /**
+   * The parameter that is true if the commit of the statement does not wait for the disk. Only claims have it, and only
+   * as a transaction of their own: in a caller's transaction it would apply to the commit of the caller.
+   */
+  readonly isFast?: string
+  /**
    * The parameter for the id of the transaction in which the statement must run. In another transaction, `t` is empty,
    * and the statement does nothing. NULL for any transaction.
    */
@@ -23,20 +28,25 @@ interface Terms {
  * CTE also sets the lock timeout and checks the transaction id. Every use of a parameter has its own cast, because some
  * drivers send a separate parameter for each use.
  */
-export const t = ({ lockTimeoutMs, transactionId, also = '' }: Terms): string => {
+export const t = ({ lockTimeoutMs, isFast, transactionId, also = '' }: Terms): string => {
   const lockTimeout =
     lockTimeoutMs === undefined
       ? ''
       : `,
       CASE WHEN ${lockTimeoutMs}::integer IS NOT NULL
         THEN set_config('lock_timeout', ${lockTimeoutMs}::integer::text, true) END AS lock_timeout`
+  const commit =
+    isFast === undefined
+      ? ''
+      : `,
+      CASE WHEN ${isFast}::boolean THEN set_config('synchronous_commit', 'off', true) END AS synchronous_commit`
   const condition =
     transactionId === undefined
       ? ''
       : `
     WHERE ${transactionId}::text IS NULL OR ${transactionId}::text = pg_current_xact_id()::text`
   return `t AS MATERIALIZED (
-    SELECT tocsin.now_ms() AS now_ms${also}${lockTimeout}${condition}
+    SELECT tocsin.now_ms() AS now_ms${also}${lockTimeout}${commit}${condition}
   )`
 }
 

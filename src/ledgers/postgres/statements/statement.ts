@@ -37,6 +37,11 @@ export const LOCK_TIMEOUT_MS = param(
   'integer',
   'how long to wait for row locks; NULL for the setting of the connection',
 )
+export const IS_FAST = param(
+  'is_fast',
+  'boolean',
+  'true: the commit of this statement does not wait for the disk (synchronous_commit = off)',
+)
 export const TRANSACTION_ID = param(
   'transaction_id',
   'text',
