@@ -32,7 +32,16 @@ async function plant(copy: string, bug: PlantedBug): Promise<void> {
 
 async function huntIn(
   copy: string,
-  { composition, faults, configEveryMs, isPulled, isBatched, hasRate = false, firstSeed = 1 }: PlantedBug,
+  {
+    composition,
+    faults,
+    configEveryMs,
+    isPulled,
+    isBatched,
+    hasRate = false,
+    fastClaims = false,
+    firstSeed = 1,
+  }: PlantedBug,
   runsMax: number,
 ): Promise<Caught | null> {
   const workerPool = new WorkerPool(copy, 1)
@@ -40,7 +49,17 @@ async function huntIn(
     for (let runs = 1; runs <= runsMax; runs++) {
       const seed = ((firstSeed + runs - 2) % runsMax) + 1
       const report = await workerPool.run(
-        planOf(seed, { composition, longShare: 0, faults, configEveryMs, isPulled, isBatched, hasRate }),
+        planOf(seed, {
+          composition,
+          longShare: 0,
+          faults,
+          configEveryMs,
+          isPulled,
+          isBatched,
+          hasRate,
+          fastClaims,
+          hasLedgerCrashes: false,
+        }),
       )
       const violation =
         'broke' in report ? { invariant: 'L6', message: report.broke, seq: -1 } : report.violations[0]

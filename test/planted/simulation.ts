@@ -20,6 +20,8 @@ export interface PlantedBug extends Replacement {
   readonly isBatched?: boolean
   /** It shows only if the topic has a rate. */
   readonly hasRate?: boolean
+  /** The topic has fast claims. */
+  readonly fastClaims?: boolean
   /** Where the hunt starts: a seed that caught the bug before, and quickly. `npm run test:long` starts at 1. */
   readonly firstSeed?: number
 }
@@ -513,6 +515,24 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
     replace: 'this.#alarm.off(); this.#groups.clear();',
     composition: 'redis',
     faults: ['leave'],
+  },
+  {
+    name: 'claims of every topic are committed without waiting for the disk',
+    file: STORE,
+    find: 'this.#parts.ledger.configure(topic, settings, created);',
+    replace: 'this.#parts.ledger.configure(topic, () => ({ ...settings(), fastClaims: true }), created);',
+    composition: 'center',
+    faults: ['crash-ledger'],
+  },
+  {
+    name: 'outcomes are committed without waiting for the disk, as fast claims are',
+    file: 'test/simulation/shared-ledger/shared-session.js',
+    find: 'settlements.map((settlement) => settleOne({ ...statement, session }, settlement)));',
+    replace:
+      'settlements.map((settlement) => settleOne({ ...statement, session }, settlement)), () => this.#settings.get(topic)?.().fastClaims ? [] : null);',
+    composition: 'alone',
+    faults: ['crash-ledger'],
+    fastClaims: true,
   },
   {
     name: 'a batch handler gets each claim by itself',

@@ -81,7 +81,10 @@ export class FaultInjector {
       isStruck = true
     }
     const unwatch = this.#parts.recorder.watch((event) => {
-      if (event.kind === fault.aim && event.life === name) strike()
+      if (event.kind !== fault.aim || (fault.kind !== 'crash-ledger' && event.life !== name)) return
+      // Soon after: while the claim is being recorded, its other tasks are not yet in the history.
+      if (fault.kind === 'crash-ledger') this.#parts.clock.after(fault.byMs / 2, strike)
+      else strike()
     })
     this.#parts.clock.after(AIMED_MS, strike)
   }
@@ -142,6 +145,10 @@ export class FaultInjector {
         for (const one of nodes) one.cutCells(cells)
         return over(() => nodes.forEach((one) => one.cutCells(null)))
       }
+      case 'crash-ledger':
+        this.#parts.servers.crashLedger(byMs)
+        for (const one of nodes) one.line('ledger', 'refuses')
+        return over(() => nodes.forEach((one) => one.line('ledger', 'open')))
       case 'wipe':
         return this.#parts.servers.table.wipe()
       case 'rollback':

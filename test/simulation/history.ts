@@ -91,6 +91,13 @@ export interface ClaimEvent extends Happened {
   readonly deliveries: number
 }
 
+/** The ledger crashed, and this claim of a task never happened. */
+export interface ForgottenEvent extends Happened {
+  readonly kind: 'forgotten'
+  readonly key: string
+  readonly token: string
+}
+
 /** The truth prolonged a lease. */
 export interface ExtendEvent extends Happened {
   readonly kind: 'extend'
@@ -342,6 +349,7 @@ export type Event =
   | ReturnEvent
   | WriteEvent
   | ClaimEvent
+  | ForgottenEvent
   | ExtendEvent
   | SettleEvent
   | BuriedEvent
@@ -408,6 +416,8 @@ export interface History {
   readonly attemptsMax: number
   /** The topic's: at most so many starts in any span; null: no limit. */
   readonly rate: { readonly limit: number; readonly perMs: number } | null
+  /** The topic's: a crash of the ledger may undo claims of its last moments. Left out: false. */
+  readonly fastClaims?: boolean
 }
 
 export interface Violation {

@@ -37,7 +37,7 @@ export class MissingHintWatch {
     parts.recorder.watch((event) => {
       const { trueMs } = event
       // A process that was cut off from the timetable reads the ledger before it writes hints again.
-      if (event.kind === 'fault' && /^(cut|noise)-(timetable|cells|ledger)$|^all$/.test(event.fault)) {
+      if (event.kind === 'fault' && /^(cut|noise|crash)-(timetable|cells|ledger)$|^all$/.test(event.fault)) {
         this.#troubles = event.fault === 'all' ? 0 : this.#troubles + (event.phase === 'begin' ? 1 : -1)
         this.#troubledMs = trueMs
       }

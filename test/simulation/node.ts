@@ -164,6 +164,7 @@ export class Node {
     if (this.#process !== process) return
     const topic = toc.topic<Payload>(TOPIC, {
       lease: plan.leaseMs,
+      fastClaims: plan.fastClaims === true,
       timeout: 8_000,
       resident: 15_000,
       slots: plan.slots,

@@ -39,6 +39,7 @@ export type FaultKind =
   | 'cut-timetable'
   | 'cut-ledger'
   | 'cut-cells'
+  | 'crash-ledger'
   | 'wipe'
   | 'rollback'
   | 'restart-timetable'
@@ -65,6 +66,8 @@ export interface Plan {
   readonly configEveryMs?: number
   /** The topic's. Left out: as many tasks start as can. */
   readonly rate?: { readonly limit: number; readonly perMs: number } | undefined
+  /** The topic's: claims do not wait for the ledger's disk. Left out: they do. */
+  readonly fastClaims?: boolean | undefined
   /** Keys lie in so many cells: in few, claims take several tasks at once. */
   readonly cells: number
   readonly leaseMs: number
@@ -100,6 +103,8 @@ const FAULTS: Record<Composition, Partial<Record<FaultKind, number>>> = {
     'step-node': 1,
     'step-timetable': 1,
     'step-ledger': 1,
+    // Drawn apart: see ledgerCrashes.
+    'crash-ledger': 0,
   },
   alone: {
     crash: 4,
@@ -109,6 +114,7 @@ const FAULTS: Record<Composition, Partial<Record<FaultKind, number>>> = {
     'cut-ledger': 2,
     'step-node': 1,
     'step-ledger': 1,
+    'crash-ledger': 0,
   },
   embedded: { crash: 5, pause: 3, leave: 2, 'noise-ledger': 3, 'step-node': 1 },
 }
@@ -123,6 +129,8 @@ const HOUR_MS = 3_600_000
 const LONG_SHARE = 0.05
 const RATE_SHARE = 0.3
 const RATE_PER_MS = 1_000
+const FAST_CLAIMS_SHARE = 0.5
+const LEDGER_CRASHES_SHARE = 0.3
 
 export interface PlanOptions {
   /** By chance otherwise. */
@@ -141,6 +149,10 @@ export interface PlanOptions {
   readonly isBatched?: boolean | undefined
   /** The topic has a rate; at random otherwise. */
   readonly hasRate?: boolean | undefined
+  /** Claims of the topic do not wait for the ledger's disk; at random otherwise. */
+  readonly fastClaims?: boolean | undefined
+  /** The ledger crashes some times besides; at random otherwise. */
+  readonly hasLedgerCrashes?: boolean | undefined
 }
 
 export function planOf(
@@ -154,6 +166,8 @@ export function planOf(
     isPulled,
     isBatched,
     hasRate,
+    fastClaims,
+    hasLedgerCrashes,
   }: PlanOptions = {},
 ): Plan {
   const chance = new Chance(`plan ${seed}`)
@@ -178,6 +192,13 @@ export function planOf(
   const faults = Array.from({ length: isCalm ? 0 : faultCount }, (_, n) =>
     faultOf(chance.fork(`fault ${n}`), composition, nodeCount, spanMs, kinds),
   )
+  // A stream of its own, as the rate: everything else in the plan is the same without crashes.
+  const crashing = new Chance(`ledger crashes ${seed}`)
+  const isServer = composition === 'center' || composition === 'alone'
+  const isFast = isServer && (fastClaims ?? crashing.is(FAST_CLAIMS_SHARE))
+  if (isServer && faults.length > 0 && (hasLedgerCrashes ?? crashing.is(LEDGER_CRASHES_SHARE)))
+    for (let n = Math.ceil((crashing.whole(1, 4) * Math.min(spanMs, HOUR_MS)) / 60_000); n > 0; n--)
+      faults.push(faultOf(crashing.fork(`crash ${n}`), composition, nodeCount, spanMs, ['crash-ledger']))
   const skew = () => (chance.is(0.5) ? 0 : chance.whole(-30, 30))
   return {
     seed,
@@ -191,6 +212,7 @@ export function planOf(
     configEveryMs: configEveryMs ?? configEveryMsOf(chance.fork('config'), isLong),
     // A stream of its own: with or without a rate, everything else in the plan is the same.
     rate: (hasRate ?? new Chance(`rate ${seed}`).is(RATE_SHARE)) ? rateOf(nodeCount, callEveryMs) : undefined,
+    fastClaims: isFast,
     cells: chance.pick([2, 64, 64]),
     leaseMs: LEASE_MS,
     serverSkewMs: { timetable: skew(), ledger: skew() },
@@ -243,7 +265,7 @@ function faultOf(
   const forMs = Math.floor(
     Math.min(untilMs, chance.pick([200, 1_000, 4_000, 8_000, 15_000]) * chance.between(0.5, 1.5)),
   )
-  const isEverybody = kind.startsWith('cut') && chance.is(0.4)
+  const isEverybody = kind === 'crash-ledger' || (kind.startsWith('cut') && chance.is(0.4))
   const serverStep = chance.whole(-2_000, 2_000)
   return {
     kind,
@@ -253,11 +275,19 @@ function faultOf(
     byMs:
       kind === 'rollback'
         ? chance.whole(100, 20_000)
-        : kind === 'step-node' && composition !== 'embedded'
-          ? chance.whole(-HOUR_MS, HOUR_MS)
-          : serverStep,
+        : kind === 'crash-ledger'
+          ? // It comes at most half of this time after the claim at which it is aimed, and loses what is younger.
+            chance.whole(2, 600)
+          : kind === 'step-node' && composition !== 'embedded'
+            ? chance.whole(-HOUR_MS, HOUR_MS)
+            : serverStep,
     mode: chance.pick(['refuses', 'silent']),
-    aim: (kind === 'crash' || kind === 'pause') && chance.is(0.5) ? chance.pick(AIMS) : null,
+    aim:
+      kind === 'crash-ledger'
+        ? 'claim'
+        : (kind === 'crash' || kind === 'pause') && chance.is(0.5)
+          ? chance.pick(AIMS)
+          : null,
     noise: kind.startsWith('noise') ? noiseOf(chance, composition) : null,
   }
 }

@@ -99,6 +99,14 @@ export class Servers {
     return { tx, number: open.number, commit }
   }
 
+  /** The ledger crashes, and loses what it wrote in the last `lostMs` without waiting for the disk. */
+  crashLedger(lostMs: number): void {
+    for (const { key, cell, session, stamp } of this.ledger.crash(lostMs)) {
+      this.#claimHolders.freed(key)
+      this.#recorder.tell({ kind: 'forgotten', key, token: `s${session}/${cell}/${stamp}` })
+    }
+  }
+
   /** The timetable alone: it is the truth. */
   timetableFor(client: Client): TaskStore {
     const recorded = recordedTimetable(this.table.face, this.#witness(client.life))

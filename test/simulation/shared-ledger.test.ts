@@ -551,3 +551,50 @@ describe('by chance', () => {
     expect(await chaos(7, 500)).toEqual(first)
   })
 })
+
+describe('a crash', () => {
+  beforeEach(() => {
+    one.configure(TOPIC, () => ({ slotBy: 'key', mergeMs: 0, fastClaims: true }))
+  })
+  const lost = () => server.crash(600).map(({ key }) => key)
+
+  test('undoes claims of a topic with fast claims, and only of the process that has the setting', async () => {
+    await put(one, 'a', 'b')
+    await claim(other, ['b'])
+    const before = server.snapshot(TOPIC)
+    await claim(one, ['a'])
+    expect(lost()).toEqual(['a'])
+    expect(server.snapshot(TOPIC)).toEqual(before)
+    expect((await one.recount(TOPIC)).books).toMatchObject({ pending: 1, claimed: 1 })
+    expect(kinds(await claim(one, ['a', 'b'], { stamp: 2 }))).toEqual(['ours', 'held'])
+  })
+
+  test('undoes nothing that came before a commit that waited for the disk', async () => {
+    await put(one, 'a', 'b')
+    await claim(one, ['a'])
+    await other.cancel(TOPIC, places(['b']))
+    expect(lost()).toEqual([])
+    await claim(one, ['a'])
+    await one.settle(TOPIC, [settlement('a')])
+    expect(lost()).toEqual([])
+    expect(await one.get(TOPIC, place('a'))).toMatchObject({ state: 'done' })
+  })
+
+  test('undoes nothing that is older than 0.6 s, or than it is said to lose', async () => {
+    await put(one, 'a', 'b')
+    await claim(one, ['a'])
+    pass(601)
+    expect(lost()).toEqual([])
+    await claim(one, ['b'])
+    pass(300)
+    expect(server.crash(200)).toEqual([])
+  })
+
+  test('does not undo a claim that counted a lost lease', async () => {
+    await put(one, 'a')
+    await claim(other, ['a'], { leaseMs: 1_000 })
+    pass(1_001)
+    await claim(one, ['a'], { stamp: 2 })
+    expect(lost()).toEqual([])
+  })
+})

@@ -118,6 +118,7 @@ export class Tally {
       reasons.push(`only ${staleSettles} of ${settles} settles were stale`)
     for (const name of ['changes', 'conflicts', 'burials'])
       if (!this.#sums[name]) reasons.push(`there were no ${name}`)
+    if (!this.#events['forgotten']) reasons.push('no claim was undone by a crash')
     if (!this.#sums['pulled']) reasons.push('nothing was pulled')
     if (!this.#sums['settledElsewhere']) reasons.push('nothing was settled at another process')
     for (const kind of FAULT_KINDS) if (!faults[kind]) reasons.push(`no ${kind} happened`)

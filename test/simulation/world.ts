@@ -121,7 +121,7 @@ class World {
   }
 
   async run(): Promise<Outcome> {
-    const { spanMs, aheadMs, faults, composition, rate = null } = this.#plan
+    const { spanMs, aheadMs, faults, composition, rate = null, fastClaims = false } = this.#plan
     for (const node of this.#nodes) node.start()
     this.#callers.start()
     this.#operators?.start()
@@ -142,6 +142,7 @@ class World {
         hasHandlers: true,
         attemptsMax: ATTEMPTS_MAX,
         rate,
+        fastClaims,
       },
       fates: this.#fates,
       simulatedMs: this.#clock.nowMs,

@@ -11,6 +11,7 @@ import { checkBatches } from './rules/batches.ts'
 import { checkBooks } from './rules/books.ts'
 import { checkClaims } from './rules/claims.ts'
 import { checkDeaths } from './rules/deaths.ts'
+import { checkDurability } from './rules/durability.ts'
 import { checkEnding } from './rules/ending.ts'
 import { checkHandling } from './rules/handling.ts'
 import { checkLiveness } from './rules/liveness.ts'
@@ -34,6 +35,7 @@ const RULES = [
   checkClaims,
   checkTokens,
   checkDeaths,
+  checkDurability,
   checkStarts,
   checkHandling,
   checkBatches,

@@ -18,6 +18,8 @@ export interface ClaimRecord {
   leaseEndTrueMs: number
   /** Whether it was extended, or until when, is not recorded exactly: it may or may not have expired. */
   isDoubtful: boolean
+  /** A crash of the ledger has undone it: its holder does not know, and the truth does not know of its holder. */
+  isForgotten: boolean
   /** The one that counted. */
   settled: SettleEvent | null
   readonly starts: StartEvent[]

@@ -12,6 +12,7 @@ import type {
   EndEvent,
   Event,
   ExtendEvent,
+  ForgottenEvent,
   History,
   SettleEvent,
   StartEvent,
@@ -102,6 +103,8 @@ export class Truth {
   readonly begins: Step<BeginEvent>[] = []
   readonly burials: (Step<BuriedEvent> & { readonly isExpected: boolean })[] = []
   readonly starts: StartStep[] = []
+  /** Claims that a crash of the ledger has undone. `claim`: undefined if there was no such claim. */
+  readonly forgotten: { readonly event: ForgottenEvent; readonly claim: ClaimRecord | undefined }[] = []
   readonly deaths = new Map<string, Death[]>()
   readonly chapters = new Map<string, Chapter[]>()
   /** Ends of handler runs, by process and run. */
@@ -175,6 +178,8 @@ export class Truth {
         return this.#write(event)
       case 'claim':
         return this.#claim(event)
+      case 'forgotten':
+        return this.#forget(event)
       case 'extend':
         return this.#extend(event)
       case 'settle':
@@ -224,6 +229,7 @@ export class Truth {
       leaseEndTrueMs: event.leaseEndTrueMs,
       // Taken anew under a token that had it before: what was told is when that lease ended.
       isDoubtful: event.leaseEndTrueMs <= event.trueMs,
+      isForgotten: false,
       settled: null,
       starts: [],
       earlier: this.#claims.get(name) ?? null,
@@ -242,6 +248,16 @@ export class Truth {
       ...(kind === 'gone' ? unended(before, version) : before),
       live: { ...known, dueMs: known.dueMs ?? dueMs, ringMs, ringTrueMs: null, failures, holder },
     })
+  }
+
+  /** The task is as it was before that claim. */
+  #forget(event: ForgottenEvent): void {
+    const claim = this.#claims.get(`${event.token}\0${event.key}`)
+    this.forgotten.push({ event, claim })
+    const before = this.stateOf(event.key)
+    if (claim === undefined || before.live?.holder?.claim !== claim) return
+    claim.isForgotten = true
+    this.#become(event, { ...before, live: { ...(claim.task ?? before.live), holder: null } })
   }
 
   /** Where the claim before was lost, that counts. A timetable let it ring again some time; a ledger where it was. */

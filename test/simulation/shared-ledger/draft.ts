@@ -108,8 +108,14 @@ export class TopicDraft {
     for (const { key, cell } of places) this.#committed.push({ key, cell })
   }
 
-  /** What was written becomes the truth. */
-  apply(): void {
+  /** True if nothing was written: then there is nothing to commit. */
+  get isEmpty(): boolean {
+    return this.#live.size + this.#graves.size + this.#ended.length + this.#forgotten.length === 0
+  }
+
+  /** What was written becomes the truth. Returns what undoes that, as long as nothing else was applied since. */
+  apply(): () => void {
+    const before = [...this.#live.values()].map(({ place }) => ({ place, row: this.#table.row(place) }))
     for (const { place, row } of this.#live.values()) {
       if (row === null) this.#table.remove(place)
       else this.#table.put(row)
@@ -122,6 +128,21 @@ export class TopicDraft {
     for (const row of this.#forgotten) this.#table.removeEnded(row)
     for (const [counter, by] of this.#tally) this.#table.counters[counter] += by
     this.#table.committed.push(...this.#committed)
+    return () => this.#undo(before)
+  }
+
+  #undo(before: readonly { readonly place: Place; readonly row: LiveRow | undefined }[]): void {
+    for (const { place, row } of before) {
+      if (row === undefined) this.#table.remove(place)
+      else this.#table.put(row)
+    }
+    for (const { old, now } of this.#graves.values()) {
+      if (now !== null) this.#table.removeEnded(now)
+      if (old !== undefined) this.#table.addEnded(old)
+    }
+    for (const row of this.#ended) this.#table.removeEnded(row)
+    for (const row of this.#forgotten) this.#table.addEnded(row)
+    for (const [counter, by] of this.#tally) this.#table.counters[counter] -= by
   }
 
   release(): void {

@@ -3,6 +3,7 @@ import { Locks } from './locks.ts'
 import type { Moment } from './rows.ts'
 import type { Statement } from './statement.ts'
 import { TopicTable } from './topic-table.ts'
+import { WriteAheadLog } from './write-ahead-log.ts'
 
 /** The server's clock: tasks are due by `now`, leases end by `monotonicNow`. */
 export interface ServerClock {
@@ -21,6 +22,7 @@ export class Engine {
   readonly #tables = new Map<string, TopicTable>()
   readonly #listeners = new Set<Listener>()
   readonly locks = new Locks()
+  readonly log = new WriteAheadLog()
   /** Open transactions. */
   readonly open = new Set<{ rollback(): void }>()
   #generation = 0

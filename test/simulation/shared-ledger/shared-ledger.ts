@@ -13,6 +13,7 @@ import type { EndedRow, LiveRow } from './rows.ts'
 import { SharedSession } from './shared-session.ts'
 import { SharedTx } from './shared-tx.ts'
 import { Transaction } from './transaction.ts'
+import type { LostClaim } from './write-ahead-log.ts'
 
 export { SharedSession } from './shared-session.ts'
 export { SharedTx } from './shared-tx.ts'
@@ -51,6 +52,15 @@ export class SharedLedger {
   /** It goes down and comes back: what was open is undone. Sessions and what they hold outlive it. */
   restart(): void {
     for (const transaction of this.#engine.open) transaction.rollback()
+  }
+
+  /**
+   * It crashes and comes back: also lost is what was committed in the last `lostMs` without waiting for the disk. Returns the
+   * claims that never happened.
+   */
+  crash(lostMs: number): LostClaim[] {
+    this.restart()
+    return this.#engine.log.crash(this.#engine.moment().steadyMs, lostMs)
   }
 
   /** What waits or is held, in the order of its rings. */

@@ -9,6 +9,7 @@ import type {
   LedgerRescheduled,
   LedgerScheduled,
   LedgerSettled,
+  LedgerSettings,
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
@@ -44,6 +45,7 @@ import { SharedTx } from './shared-tx.ts'
 import type { Statement } from './statement.ts'
 import type { TopicTable } from './topic-table.ts'
 import { within } from './within.ts'
+import type { LostClaim } from './write-ahead-log.ts'
 
 /** One call returns at most this many committed writes. */
 const COMMITTED_MAX = 1_000
@@ -56,6 +58,7 @@ export class SharedSession implements Ledger {
   readonly #handlers: HandlerTransactions
   readonly #tellWithinMs: number
   readonly #unlisten = new Set<() => void>()
+  readonly #settings = new Map<string, () => LedgerSettings>()
   #isGone = false
 
   constructor(engine: Engine, session: number, tellWithinMs: number) {
@@ -86,14 +89,29 @@ export class SharedSession implements Ledger {
   }
 
   /** Keys are placed by one rule in a simulated run: there is nothing to compare. */
-  configure(): void {}
+  configure(topic: string, settings: () => LedgerSettings): void {
+    this.#settings.set(topic, settings)
+  }
 
   within(tx: unknown): LedgerTransaction {
     return within(SharedTx.transactionOf(tx, this.#engine), this.session)
   }
 
   claim(topic: string, request: LedgerClaimRequest, places: readonly Place[]): Promise<ClaimVerdict[]> {
-    return this.#write(topic, 'claim', (statement) => claim(statement, request, places))
+    const isFast = this.#settings.get(topic)?.().fastClaims === true
+    let taken: LostClaim[] = []
+    const take = (statement: Statement) => {
+      const before = places.map((place) => statement.draft.row(place))
+      const verdicts = claim(statement, request, places)
+      const { session } = this
+      const { stamp } = request
+      const changed = [...places.keys()].filter((i) => statement.draft.row(places[i] as Place) !== before[i])
+      // As PostgreSQL's: what also ends a task, or counts a lost lease, waits for the disk.
+      if (changed.every((i) => before[i]?.session === null))
+        taken = changed.map((i) => ({ ...(places[i] as Place), topic, session, stamp }))
+      return verdicts
+    }
+    return this.#write(topic, 'claim', take, () => (isFast && taken.length > 0 ? taken : null))
   }
 
   begin(topic: string, place: Place, stamp: number): Promise<boolean> {
@@ -243,8 +261,13 @@ export class SharedSession implements Ledger {
     this.#handlers.abandon()
   }
 
-  #write<T>(topic: string, doing: string, work: (statement: Statement) => T): Promise<T> {
-    return this.#connected(() => this.#committed(topic, doing, work).answer)
+  #write<T>(
+    topic: string,
+    doing: string,
+    work: (statement: Statement) => T,
+    unwritten?: (answer: T) => readonly LostClaim[] | null,
+  ): Promise<T> {
+    return this.#connected(() => this.#committed(topic, doing, work, unwritten).answer)
   }
 
   #writeTelling<A extends NearAnswers>(
@@ -259,16 +282,23 @@ export class SharedSession implements Ledger {
     })
   }
 
-  /** One statement, one transaction: what throws has written nothing. */
+  /**
+   * One statement, one transaction: what throws has written nothing. `unwritten` returns the claims of a commit that does
+   * not wait for the disk, and null for one that waits.
+   */
   #committed<T>(
     topic: string,
     doing: string,
     work: (statement: Statement) => T,
+    unwritten: (answer: T) => readonly LostClaim[] | null = () => null,
   ): { readonly answer: T; readonly moment: Moment } {
     const draft = this.#engine.draft(topic, null)
     const statement = this.#engine.statement(draft, topic, this.session, doing)
     const answer = work(statement)
-    draft.apply()
+    const undo = draft.apply()
+    const claims = unwritten(answer)
+    if (claims !== null) this.#engine.log.unwritten(statement.moment.steadyMs, undo, claims)
+    else if (!draft.isEmpty) this.#engine.log.written()
     return { answer, moment: statement.moment }
   }
 

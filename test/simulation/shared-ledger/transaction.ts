@@ -64,7 +64,10 @@ export class Transaction {
         'ledger-refused',
         'a statement of it failed before: the transaction is rolled back',
       )
-    for (const draft of this.#drafts.values()) draft.apply()
+    for (const draft of this.#drafts.values()) {
+      if (!draft.isEmpty) this.engine.log.written()
+      draft.apply()
+    }
     this.#release()
     for (const topic of this.#near) this.engine.tell(topic)
   }

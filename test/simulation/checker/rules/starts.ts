@@ -36,9 +36,11 @@ export function checkStarts(truth: Truth, findings: Findings): void {
       tell('I3', `its time was ${ringMs}, and the clocks had come to ${event.recordMs}`)
     if (step.startsBefore > 0) tell('I11', `it had been started before under the same claim`)
     const token = claim.event.token
-    if (cancels.isRevoked(version, claim.event.seq, seq))
+    // The ledger forgot the claim, which its topic allows: a caller is told that the task is free, and its holder is not.
+    const isFree = claim.isForgotten && truth.history.fastClaims === true
+    if (!isFree && cancels.isRevoked(version, claim.event.seq, seq))
       tell('I4', `it had been cancelled after its claim (${token}), and the caller knew`)
-    else if (moves.isRevoked(version, claim.event.seq, seq))
+    else if (!isFree && moves.isRevoked(version, claim.event.seq, seq))
       tell('I5', `it had been rescheduled after its claim (${token}), and the caller knew`)
     else if (event.trueMs >= step.leaseEndTrueMs)
       tell('I7', `its lease (${token}) was over at ${step.leaseEndTrueMs}; it was ${event.trueMs}`)

@@ -42,6 +42,7 @@ export class Story {
   #runs = 0
   #hasHandlers = false
   #rate: History['rate'] = null
+  #fastClaims = false
 
   constructor(composition: Composition = 'center', attemptsMax = 3) {
     this.#composition = composition
@@ -66,6 +67,11 @@ export class Story {
 
   withRate(rate: History['rate']): this {
     this.#rate = rate
+    return this
+  }
+
+  withFastClaims(): this {
+    this.#fastClaims = true
     return this
   }
 
@@ -163,6 +169,11 @@ export class Story {
     })
   }
 
+  /** A crash of the ledger undoes a claim. */
+  forgotten(key: string, token: string): this {
+    return this.tell({ kind: 'forgotten', key, token })
+  }
+
   extend(token: string, keys: readonly string[], more: Partial<ExtendEvent> = {}): this {
     const leaseEndTrueMs = this.#trueMs + LEASE_MS
     return this.tell({ kind: 'extend', life: 'n1/1', token, keys, leaseEndTrueMs, ...more })
@@ -249,6 +260,7 @@ export class Story {
       attemptsMax: this.#attemptsMax,
       hasHandlers: this.#hasHandlers,
       rate: this.#rate,
+      fastClaims: this.#fastClaims,
       ending: {
         trueMs,
         recordMs: trueMs,
