@@ -14,6 +14,7 @@ import { looking } from './ledger/looking.ts'
 import { reopening } from './ledger/reopening.ts'
 import { scheduling } from './ledger/scheduling.ts'
 import { settling } from './ledger/settling.ts'
+import { together } from './ledger/together.ts'
 
 export type { LedgerCase, LedgerHarness } from './ledger/helpers.ts'
 
@@ -26,6 +27,7 @@ export const ledgerCases: readonly LedgerCase[] = [
   ...loading,
   ...looking,
   ...dead,
+  ...together,
   ...bookkeeping,
   ...reopening,
 ]

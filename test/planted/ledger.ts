@@ -457,4 +457,41 @@ export const ledgerBugs: readonly LedgerBug[] = [
         (await sound.hints(topic, places)).map((hint) => hint && { ...hint, isSuspect: false }),
     })),
   },
+  {
+    name: 'the history of one of many that ended together is lost',
+    caughtBy: 'together: each of those that are done is found as it was',
+    plant: () => {
+      const lost = new Set<string>()
+      return (sound) =>
+        wrapLedger(sound, {
+          settle(topic, settlements) {
+            const last = settlements.at(-1)
+            if (settlements.length > 1 && last !== undefined) lost.add(last.key)
+            return sound.settle(topic, settlements)
+          },
+          get: async (topic, place) => (lost.has(place.key) ? null : sound.get(topic, place)),
+          list: async (topic, query) => (await sound.list(topic, query)).filter(({ key }) => !lost.has(key)),
+        })
+    },
+  },
+  {
+    name: 'more is forgotten of those that ended together than is counted',
+    caughtBy: 'together: one call forgets no more of them than it may, and the rest is still there',
+    plant: simply((sound) => ({
+      forget: async (topic, retention) => {
+        const { ended, dead } = await sound.forget(topic, { ...retention, limit: retention.limit + 1 })
+        return { ended: Math.min(ended, retention.limit), dead }
+      },
+    })),
+  },
+  {
+    name: 'the dead of a topic without history look like the newest of their keys',
+    caughtBy: 'together: a topic that does not keep ended tasks counts them, and its dead stay superseded',
+    plant: simply((sound) => ({
+      get: async (topic, place) => {
+        const view = await sound.get(topic, place)
+        return view?.state === 'dead' ? { ...view, superseded: false } : view
+      },
+    })),
+  },
 ]

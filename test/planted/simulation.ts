@@ -63,8 +63,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'a cancel in the file ends a task that is claimed, and says that it never runs',
     file: SQLITE,
-    find: "if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', time))",
-    replace: "if (this.#endUnder(topic, place, this.#row(topic, place) ?? NO_CLAIM, 'cancelled', time))",
+    find: "if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', how))",
+    replace: "if (this.#endUnder(topic, place, this.#row(topic, place) ?? NO_CLAIM, 'cancelled', how))",
     composition: 'embedded',
   },
   {

@@ -554,7 +554,7 @@ describe('by chance', () => {
 
 describe('a crash', () => {
   beforeEach(() => {
-    one.configure(TOPIC, () => ({ slotBy: 'key', mergeMs: 0, fastClaims: true }))
+    one.configure(TOPIC, () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: true, fastClaims: true }))
   })
   const lost = () => server.crash(600).map(({ key }) => key)
 

@@ -2,7 +2,7 @@ import { realpathSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { type Clock, sleep } from '../../clock.ts'
 import { badTx } from '../../values/tx.ts'
-import type { LedgerTransaction } from '../../ledger.ts'
+import type { LedgerTransaction, LedgerSettings } from '../../ledger.ts'
 import type { Place, Selection } from '../../timetable.ts'
 import type { StepTime } from './step-time.ts'
 import { Readings } from './readings.ts'
@@ -34,13 +34,22 @@ export class CallerTransactions {
   readonly #session: number
   readonly #clock: Clock
   readonly #where: string
+  readonly #topics: ReadonlyMap<string, () => LedgerSettings>
   /** The transitions and readings for each connection of a caller. */
   readonly #hands = new WeakMap<Database, Hands>()
 
-  constructor(own: Database, path: string, session: number, clock: Clock, where: string) {
+  constructor(
+    own: Database,
+    path: string,
+    session: number,
+    topics: ReadonlyMap<string, () => LedgerSettings>,
+    clock: Clock,
+    where: string,
+  ) {
     this.#own = own
     this.#path = path
     this.#session = session
+    this.#topics = topics
     this.#clock = clock
     this.#where = where
   }
@@ -69,13 +78,14 @@ export class CallerTransactions {
     return {
       schedule: (topic, entries, mergeMs) =>
         write((time) => transitions.schedule(topic, entries, mergeMs, time)),
-      cancel: (topic, places) => write((time) => transitions.cancel(topic, places, time)),
+      cancel: (topic, places) =>
+        write((time) => transitions.cancel(topic, places, this.#keepsEnded(topic), time)),
       reschedule: (topic, places, when, mergeMs) =>
         write((time) => transitions.reschedule(topic, places, when, mergeMs, time)),
       cancelBy: (topic, cells, what) =>
         write((time) => {
           const places = found(readings, topic, cells, what)
-          return { places, answers: transitions.cancel(topic, places, time) }
+          return { places, answers: transitions.cancel(topic, places, this.#keepsEnded(topic), time) }
         }),
       rescheduleBy: (topic, cells, what, when, mergeMs) =>
         write((time) => {
@@ -85,6 +95,10 @@ export class CallerTransactions {
       ended: (isPointless) => this.#ended(database, isPointless),
       isSynchronous: true,
     }
+  }
+
+  #keepsEnded(topic: string): boolean {
+    return this.#topics.get(topic)?.().keepsEnded ?? true
   }
 
   async #ended(database: Database, isPointless: () => boolean): Promise<void> {

@@ -11,6 +11,7 @@ import type {
   LedgerSettlement,
   LedgerTransaction,
   Loaded,
+  LedgerSettings,
   Recount,
   Retention,
 } from '../../ledger.ts'
@@ -43,6 +44,8 @@ export interface SqliteParts {
   /** Number of the session that began when this process opened the file. */
   readonly session: number
   readonly transactions: CallerTransactions
+  /** The settings of the topics that were configured. */
+  readonly topics: Map<string, () => LedgerSettings>
   readonly where: string
   readonly close: () => Promise<void>
 }
@@ -71,7 +74,7 @@ export class SqliteLedger implements Ledger {
   }
 
   cancel(topic: string, places: readonly Place[]): Promise<CancelAnswer[]> {
-    return this.#write('cancel', topic, places)
+    return this.#write('cancel', topic, places, this.#keepsEnded(topic))
   }
 
   reschedule(
@@ -116,7 +119,7 @@ export class SqliteLedger implements Ledger {
     session = this.#parts.session,
   ): Promise<LedgerSettled[]> {
     if (this.#isOver(session)) return Promise.resolve(settlements.map(() => STALE))
-    return this.#write('settle', topic, settlements)
+    return this.#write('settle', topic, settlements, this.#keepsEnded(topic))
   }
 
   replay(topic: string, places: readonly Place[], which: Replayable = 'any'): Promise<LedgerReplayed[]> {
@@ -185,10 +188,12 @@ export class SqliteLedger implements Ledger {
   }
 
   /**
-   * Does nothing. A shared ledger stores how the keys of a topic are assigned to cells, because other processes write
-   * tasks, too. No other process writes tasks to this file.
+   * Uses only `keepsEnded`. A shared ledger stores how the keys of a topic are assigned to cells, because other processes
+   * write tasks, too. No other process writes tasks to this file.
    */
-  configure(): void {}
+  configure(topic: string, placing: () => LedgerSettings): void {
+    this.#parts.topics.set(topic, placing)
+  }
 
   /** Never calls its listener, because no other process writes tasks to the file. */
   listen(): () => void {
@@ -210,6 +215,10 @@ export class SqliteLedger implements Ledger {
    */
   #isOver(session: number): boolean {
     return session !== this.#parts.session
+  }
+
+  #keepsEnded(topic: string): boolean {
+    return this.#parts.topics.get(topic)?.().keepsEnded ?? true
   }
 
   /**

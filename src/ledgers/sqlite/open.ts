@@ -3,6 +3,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
+import type { LedgerSettings } from '../../ledger.ts'
 import { type Logger, silentLogger } from '../../telemetry/logger.ts'
 import { Committer } from './committer.ts'
 import { connect } from './connect.ts'
@@ -47,7 +48,8 @@ export function openSqlite(
     const session = beginSession(database, where, isNew)
     const connection = database
     const transitions = new Transitions(connection, session)
-    const transactions = new CallerTransactions(connection, path, session, clock, where)
+    const topics = new Map<string, () => LedgerSettings>()
+    const transactions = new CallerTransactions(connection, path, session, topics, clock, where)
     if (users !== undefined) transactions.checkCopy(users)
     const committer = new Committer(connection, transitions, clock, callTimeoutMs, where)
     const startThread = async () => {
@@ -64,6 +66,7 @@ export function openSqlite(
       writer,
       session,
       transactions,
+      topics,
       where,
       close: async () => {
         await writer.close()

@@ -51,7 +51,7 @@ for (const some of LISTS) readings.list('t', { ...LIST, ...some }, { nowMs: 1, s
 
 /** They count all tasks of a topic, on purpose. */
 const COUNTING =
-  /^SELECT (state, )?count\(\*\)( AS tasks)? FROM tocsin_(live|ended) WHERE topic = \?( AND session = \?| GROUP BY state)?$/
+  /^SELECT (state, )?(count\(\*\)|sum\(tasks\))( AS tasks)? FROM tocsin_(live|ended|batch INDEXED BY tocsin_batch_time)\s+WHERE topic = \?( AND session = \?| GROUP BY state)?$/
 
 function planOf(sql: string): string[] {
   // Values for the parameters are not needed to explain a statement, but have to be bound.
@@ -71,9 +71,9 @@ test.each([...prepared].filter((sql) => !COUNTING.test(sql)))('%s', (sql) => {
   const plan = planOf(sql)
   if (isPage(sql, plan)) return
   for (const line of plan) {
-    if (!/^(SCAN|SEARCH) (tocsin_live|tocsin_ended|tocsin_tag|[delns])\b/.test(line)) continue
+    if (!/^(SCAN|SEARCH) (tocsin_live|tocsin_ended|tocsin_tag|tocsin_batch|[delns])\b/.test(line)) continue
     // The topic alone, or the topic and a state, may be all rows that there are.
-    expect(line).toMatch(/\(topic=\? AND (?!state=\?\))/)
+    expect(line).toMatch(/\(topic=\? AND (?!state=\?\))|PRIMARY KEY \(rowid=\?\)$/)
   }
 })
 

@@ -9,6 +9,8 @@ import type { ListPosition } from '../../values/list-position.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import type { StepTime } from './step-time.ts'
 import { CLOCK_STEP_MAX_MS, DEAD, ENDED_STATES, hintOf, type WaitingRow } from '../rows.ts'
+import { BatchReader } from './batch-reader.ts'
+import { compareEnded } from './batch-rows.ts'
 import { Records } from './records.ts'
 import { Tokens } from './tokens.ts'
 import {
@@ -36,11 +38,13 @@ export class Readings {
   readonly #database: Database
   readonly #session: number
   readonly #statements: ReturnType<typeof prepareAll>
+  readonly #batches: BatchReader
 
   constructor(database: Database, session: number) {
     this.#database = database
     this.#session = session
     this.#statements = prepareAll(database)
+    this.#batches = new BatchReader(database)
     this.records = new Records(database)
     this.tokens = new Tokens(database)
   }
@@ -48,11 +52,11 @@ export class Readings {
   get(topicName: string, { key, cell }: Place): EntryView | null {
     const topic = this.#topicId(topicName)
     const row = this.#statements.row.get(topic, cell, key) as LiveRow | undefined
-    const ended = row ?? (this.#statements.lastEnded.get(topic, cell, key) as SupersedableRow | undefined)
-    if (ended === undefined) return null
-    checkIntact(topicName, ended)
+    const found = row ?? this.#lastEnded(topic, { key, cell })
+    if (found === undefined) return null
+    checkIntact(topicName, found)
     return row === undefined
-      ? endedView(topicName, ended as SupersedableRow)
+      ? endedView(topicName, found as SupersedableRow)
       : liveView(topicName, row, this.#isClaimed(row))
   }
 
@@ -166,8 +170,10 @@ export class Readings {
     const topic = this.#topicId(topicName)
     const live = this.#statements.live.get(topic) as number
     const claimed = this.#statements.held.get(topic, this.#session) as number
-    const ended = this.#statements.ended.all(topic) as { state: number; tasks: number }[]
-    const of = (state: State) => ended.find((row) => ENDED_STATES[row.state] === state)?.tasks ?? 0
+    const rows = this.#statements.ended.all(topic) as { state: number; tasks: number }[]
+    const ended = [...rows, ...this.#batches.counts(topic)]
+    const of = (state: State) =>
+      ended.reduce((sum, row) => (ENDED_STATES[row.state] === state ? sum + row.tasks : sum), 0)
     const swept = this.#statements.swept.get(topic) as { done: number; cancelled: number; obsolete: number }
     return {
       pending: live - claimed,
@@ -216,7 +222,30 @@ export class Readings {
       .prepare(sql)
       .safeIntegers(false)
       .all(parameters(topic, query)) as SupersedableRow[]
-    return rows.map((row) => endedView(topicName, row))
+    return this.#withBatches(topic, state, query, rows).map((row) => endedView(topicName, row))
+  }
+
+  /** Adds the tasks of batches to a page of rows. Tasks with tags and dead tasks are not in batches. */
+  #withBatches(
+    topic: number,
+    state: number,
+    query: ListQuery,
+    rows: readonly SupersedableRow[],
+  ): readonly SupersedableRow[] {
+    if (state === DEAD || query.tag !== null) return rows
+    const untilMs = rows.length < query.limit ? Number.MAX_SAFE_INTEGER : (rows.at(-1)?.ended_ms ?? 0)
+    const others = this.#batches.page(topic, state, query, untilMs)
+    if (others.length === 0) return rows
+    const all = [...rows, ...others.map((row) => ({ ...row, is_superseded: 0 }))]
+    return all.toSorted(compareEnded).slice(0, query.limit)
+  }
+
+  #lastEnded(topic: number, place: Place): SupersedableRow | undefined {
+    const { lastEnded } = this.#statements
+    const row = lastEnded.get(topic, place.cell, place.key) as SupersedableRow | undefined
+    const other = this.#batches.last(topic, place, row?.ended_ms ?? 0)
+    if (other === undefined) return row
+    return row !== undefined && compareEnded(row, other) > 0 ? row : { ...other, is_superseded: 0 }
   }
 
   #hint(row: HintRow, time: StepTime): Hint {

@@ -5,6 +5,7 @@
 import type { Database, Statement } from 'better-sqlite3'
 import { BATCH_BYTES_MAX } from '../../lib/batch-max.ts'
 import { byteSizeOf } from '../../lib/byte-size.ts'
+import { CELLS } from '../../values/cell.ts'
 import { LAST_INSTANT_MS } from '../../values/instant.ts'
 import type {
   ClaimVerdict,
@@ -39,6 +40,7 @@ import {
   tagsText,
 } from '../rows.ts'
 import { checksumOf, type ClaimedRow, DAMAGED, isIntact, type LiveRow, type SupersedableRow } from './rows.ts'
+import { BATCH_MIN, BatchWriter } from './batch-writer.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
 /** How a task ends if its lease has expired and it gets no further attempt. */
@@ -48,6 +50,7 @@ export class Transitions {
   readonly #session: number
   readonly #topicIds = new Map<string, number>()
   readonly #statements: ReturnType<typeof prepareAll>
+  readonly #batches: BatchWriter
   #nextGeneration = 0
   #lastGeneration = 0
   /** The changes of the counters in the current transaction, by topic id. They are written once, before the commit. */
@@ -56,6 +59,7 @@ export class Transitions {
   constructor(database: Database, session: number) {
     this.#session = session
     this.#statements = prepareAll(database)
+    this.#batches = new BatchWriter(database)
   }
 
   /** Writes the changes of the counters to the rows of the topics. Must be called before the transaction commits. */
@@ -104,20 +108,17 @@ export class Transitions {
     return answers
   }
 
-  cancel(topicName: string, places: readonly Place[], time: StepTime): CancelAnswer[] {
+  cancel(topicName: string, places: readonly Place[], keepsEnded: boolean, time: StepTime): CancelAnswer[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    return places.map((place) => {
-      // Most tasks are pending. One statement checks that and ends the task; its columns are not read.
-      if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', time)) return 'cancelled'
-      const row = this.#row(topic, place)
-      if (row === undefined) return 'not-found'
-      if (this.#isHeld(row, time)) {
-        this.#statements.mark.run(topic, row.cell, row.key)
-        return 'in-flight'
-      }
-      this.#end(topic, row, 'cancelled', time)
-      return 'cancelled'
-    })
+    const how = { ...time, keepsEnded }
+    const ended = this.#endTogether(
+      topic,
+      places,
+      cellOfPlace,
+      () => ({ ...NO_CLAIM, state: 'cancelled' }),
+      how,
+    )
+    return places.map((place) => (ended.has(place.key) ? 'cancelled' : this.#cancelOne(topic, place, how)))
   }
 
   reschedule(
@@ -182,9 +183,23 @@ export class Transitions {
     })
   }
 
-  settle(topicName: string, settlements: readonly LedgerSettlement[], time: StepTime): LedgerSettled[] {
+  settle(
+    topicName: string,
+    settlements: readonly LedgerSettlement[],
+    keepsEnded: boolean,
+    time: StepTime,
+  ): LedgerSettled[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    return settlements.map((settlement) => this.#settleOne(topic, settlement, time))
+    const how = { ...time, keepsEnded }
+    const endingOf = ({ stamp, outcome }: LedgerSettlement) => ({
+      session: this.#session,
+      stamp,
+      state: outcome.kind as 'done' | 'obsolete',
+    })
+    const ended = this.#endTogether(topic, settlements, groupOfSettlement, endingOf, how)
+    return settlements.map((settlement) =>
+      ended.has(settlement.key) ? ENDED : this.#settleOne(topic, settlement, how),
+    )
   }
 
   replay(
@@ -225,8 +240,14 @@ export class Transitions {
       const old = [topic, ENDED_STATES.indexOf(state), endedBeforeMs, limit - ended]
       outrankDead.run(...old)
       const swept = sweep.run(...old).changes
-      this.#count(topic, `${state}_swept`, swept)
-      ended += swept
+      const inBatches = this.#batches.forget(
+        topic,
+        ENDED_STATES.indexOf(state),
+        endedBeforeMs,
+        limit - ended - swept,
+      )
+      this.#count(topic, `${state}_swept`, swept + inBatches)
+      ended += swept + inBatches
     }
     // The stored counter, plus the changes that this transaction has not written yet.
     const dead =
@@ -320,7 +341,50 @@ export class Transitions {
     return { kind: 'damaged', error: DAMAGED }
   }
 
-  #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, time: StepTime): LedgerSettled {
+  /**
+   * Ends tasks of a cell together, if they are enough for a batch. Returns the keys of those that ended; the others are as
+   * they were, and the caller looks at each of them. `groupOf` returns the same number for tasks that end in one way in
+   * one cell, and null for a task that does not end.
+   */
+  #endTogether<T extends Place>(
+    topic: number,
+    items: readonly T[],
+    groupOf: (item: T) => number | null,
+    endingOf: (item: T) => Token & { readonly state: UndeadState },
+    { nowMs, keepsEnded }: How,
+  ): ReadonlySet<string> {
+    if (items.length < BATCH_MIN) return NO_KEYS
+    const ended = new Set<string>()
+    for (const group of groupsOf(items, groupOf)) {
+      const [first] = group
+      if (first === undefined || group.length < BATCH_MIN) continue
+      const { session, stamp, state } = endingOf(first)
+      const { cell } = first
+      const keys = this.#batches.end(
+        { topic, cell, state: ENDED_STATES.indexOf(state), session, stamp, endedMs: nowMs, keepsEnded },
+        group.map(({ key }) => key),
+      )
+      if (session === this.#session) this.#count(topic, 'claimed', -keys.length)
+      this.#countEnded(topic, state, keys.length, keepsEnded)
+      for (const key of keys) ended.add(key)
+    }
+    return ended
+  }
+
+  #cancelOne(topic: number, place: Place, how: How): CancelAnswer {
+    // Most tasks are pending. One statement checks that and ends the task; its columns are not read.
+    if (this.#endUnder(topic, place, NO_CLAIM, 'cancelled', how)) return 'cancelled'
+    const row = this.#row(topic, place)
+    if (row === undefined) return 'not-found'
+    if (this.#isHeld(row, how)) {
+      this.#statements.mark.run(topic, row.cell, row.key)
+      return 'in-flight'
+    }
+    this.#end(topic, row, 'cancelled', how)
+    return 'cancelled'
+  }
+
+  #settleOne(topic: number, { key, cell, stamp, outcome }: LedgerSettlement, time: How): LedgerSettled {
     const { kind } = outcome
     if (kind === 'done' || kind === 'obsolete')
       return this.#endUnder(topic, { key, cell }, { session: this.#session, stamp }, kind, time)
@@ -397,8 +461,8 @@ export class Transitions {
     return ENDED
   }
 
-  #end(topic: number, row: LiveRow, state: Exclude<EndedState, 'dead'>, time: StepTime): LedgerSettled {
-    this.#endUnder(topic, row, row, state, time)
+  #end(topic: number, row: LiveRow, state: UndeadState, how: StepTime | How): LedgerSettled {
+    this.#endUnder(topic, row, row, state, { keepsEnded: true, ...how })
     return ENDED
   }
 
@@ -410,16 +474,25 @@ export class Transitions {
     topic: number,
     { key, cell }: Place,
     token: Token,
-    state: Exclude<EndedState, 'dead'>,
-    { nowMs }: StepTime,
+    state: UndeadState,
+    { nowMs, keepsEnded }: How,
   ): boolean {
-    const { end } = this.#statements
-    const tags = end.get(ENDED_STATES.indexOf(state), nowMs, topic, cell, key, token.session, token.stamp)
+    const { end, tagsUnder, outrankDeadOf } = this.#statements
+    const under = [topic, cell, key, token.session, token.stamp]
+    const tags = keepsEnded ? end.get(ENDED_STATES.indexOf(state), nowMs, ...under) : tagsUnder.get(...under)
     if (tags === undefined) return false
+    // The dead task of the key stays superseded, as if the newer one had been deleted because of its age.
+    if (!keepsEnded) outrankDeadOf.run(topic, cell, key)
     this.#freed(topic, token)
     this.#remove(topic, { key, cell, tags: tags as string | null })
-    this.#count(topic, state, 1)
+    this.#countEnded(topic, state, 1, keepsEnded)
     return true
+  }
+
+  /** A task that is not kept is counted as ended and as deleted, so that the books and the rows agree. */
+  #countEnded(topic: number, state: UndeadState, tasks: number, keepsEnded: boolean): void {
+    this.#count(topic, state, tasks)
+    if (!keepsEnded) this.#count(topic, `${state}_swept`, tasks)
   }
 
   /** Decrements the counter of claimed tasks if the row was claimed in this session. */
@@ -517,6 +590,33 @@ export class Transitions {
   }
 }
 
+/** Returns the items of each group. Leaves out the keys that are there twice, because each item has its own answer. */
+function groupsOf<T extends Place>(items: readonly T[], groupOf: (item: T) => number | null): Iterable<T[]> {
+  const seen = new Set<string>()
+  const twice = new Set<string>()
+  for (const { key } of items) {
+    if (seen.has(key)) twice.add(key)
+    seen.add(key)
+  }
+  const groups = new Map<number, T[]>()
+  for (const item of items) {
+    const group = twice.has(item.key) ? null : groupOf(item)
+    if (group === null) continue
+    const others = groups.get(group)
+    if (others === undefined) groups.set(group, [item])
+    else others.push(item)
+  }
+  return groups.values()
+}
+
+const cellOfPlace = ({ cell }: Place): number => cell
+
+/** A number for the cell, the claim and the outcome. Null if the task is not done or obsolete. */
+function groupOfSettlement({ cell, stamp, outcome: { kind } }: LedgerSettlement): number | null {
+  if (kind !== 'done' && kind !== 'obsolete') return null
+  return (stamp * CELLS + cell) * 2 + (kind === 'done' ? 0 : 1)
+}
+
 function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
   return { key, cell, ringMs, failures: 0, priority, isSuspect: false }
 }
@@ -524,6 +624,12 @@ function freshHint({ key, cell, priority }: NewEntry, ringMs: number): Hint {
 /** The token of a claim. Both are null if the task is not claimed. */
 type Token = Pick<LiveRow, 'session' | 'stamp'>
 const NO_CLAIM: Token = { session: null, stamp: null }
+
+const NO_KEYS: ReadonlySet<string> = new Set()
+
+type UndeadState = Exclude<EndedState, 'dead'>
+/** The time of a step, and whether its topic keeps ended tasks. */
+type How = StepTime & { readonly keepsEnded: boolean }
 
 const FULL: ClaimVerdict = { kind: 'full' }
 const STALE: LedgerSettled = { answer: 'stale', hint: null }

@@ -34,6 +34,7 @@ export const WRITES = {
   end: `INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, ${CARRIED})
       SELECT generation, ?, ?, failures, error, ${CARRIED} FROM tocsin_live
       WHERE ${AT} AND session IS ? AND stamp IS ? RETURNING tags`,
+  tagsUnder: `SELECT tags FROM tocsin_live WHERE ${AT} AND session IS ? AND stamp IS ?`,
   bury: `INSERT INTO tocsin_ended (generation, state, ended_ms, failures, error, cause, ${CARRIED})
       SELECT generation, ?, ?, ?, ?, ?, ${CARRIED} FROM tocsin_live WHERE ${AT}`,
   grave: `SELECT *, ${IS_SUPERSEDED} AS is_superseded FROM tocsin_ended e WHERE ${AT} AND state = ${DEAD}`,
@@ -44,6 +45,7 @@ export const WRITES = {
   purge: `DELETE FROM tocsin_ended WHERE topic = ? AND cell = ? AND key = ? AND state = ${DEAD}`,
   outrankNewer: `UPDATE tocsin_ended INDEXED BY tocsin_ended_place SET outranked = 1
       WHERE ${AT} AND generation > ?`,
+  outrankDeadOf: `UPDATE tocsin_ended SET outranked = 1 WHERE ${AT} AND state = ${DEAD}`,
   // For the dead tasks that the next tasks to sweep supersede.
   outrankDead: `UPDATE tocsin_ended SET outranked = 1 WHERE (topic, cell, key) IN (
       SELECT s.topic, s.cell, s.key FROM (
@@ -61,4 +63,4 @@ export const WRITES = {
 } as const
 
 /** Names of the statements that return only the first column of each row. */
-export const PLUCKED: ReadonlySet<string> = new Set(['topic', 'generations', 'end', 'deadCount'])
+export const PLUCKED: ReadonlySet<string> = new Set(['topic', 'generations', 'end', 'tagsUnder', 'deadCount'])

@@ -2,6 +2,7 @@ import type { Mutant } from './mutant.ts'
 
 const COMMITTER = 'src/ledgers/sqlite/committer.ts'
 const TRANSITIONS = 'src/ledgers/sqlite/transitions.ts'
+const BATCH_WRITER = 'src/ledgers/sqlite/batch-writer.ts'
 const LEDGER_TEST = 'test/contract/sqlite-ledger.test.ts'
 
 export const SQLITE_MUTANTS: readonly Mutant[] = [
@@ -71,6 +72,33 @@ export const SQLITE_MUTANTS: readonly Mutant[] = [
     why: 'The mark is looked at when the holder settles; a dead holder does not.',
     tests: [LEDGER_TEST],
     only: 'claim|cancel|settl',
+  },
+  {
+    name: 'a batch that is cut loses one task more than was forgotten',
+    file: BATCH_WRITER,
+    find: 'split(SEPARATOR).slice(count)',
+    replace: 'split(SEPARATOR).slice(count + 1)',
+    why: 'An index and a count differ by one.',
+    tests: [LEDGER_TEST],
+    only: 'together',
+  },
+  {
+    name: 'a task that supersedes a dead one is put into a batch',
+    file: BATCH_WRITER,
+    find: 'AND d.state = ${DEAD})`',
+    replace: 'AND d.state = ${DEAD} AND FALSE)`',
+    why: 'That a newer task supersedes is looked for among the rows only.',
+    tests: [LEDGER_TEST],
+    only: 'together',
+  },
+  {
+    name: 'tasks are put into a batch although one of them is no longer held',
+    file: BATCH_WRITER,
+    find: 'HAVING count(*) = ? AND min(priority)',
+    replace: 'HAVING ? > 0 AND min(priority)',
+    why: 'The statement that copies them copies those that are held.',
+    tests: [LEDGER_TEST],
+    only: 'together',
   },
   {
     name: 'a commit that is slow moves the writer while steps are under way',

@@ -1,0 +1,74 @@
+/** A batch: one row for many ended tasks of one cell that ended together. */
+import { prefixOf } from '../../values/cell.ts'
+import type { EndedRow } from './rows.ts'
+
+/** Separates the texts of the tasks in a column. No key has it, and a task whose body has it is not put into a batch. */
+export const SEPARATOR = '\u001e'
+const NUMBER_SEPARATOR = ','
+
+/** SQL of the numbers of a task, as they are stored: one text, in this order. */
+export const NUMBERS = ['generation', 'due_ms', 'created_ms', 'checksum'].join(
+  ` || '${NUMBER_SEPARATOR}' || `,
+)
+
+export interface BatchRow {
+  readonly id: number
+  readonly cell: number
+  readonly state: number
+  readonly ended_ms: number
+  /** The number of tasks. */
+  readonly tasks: number
+  readonly priority: number
+  readonly deliveries: number
+  readonly keys: string
+  readonly numbers: string
+  readonly bodies: string
+}
+
+/**
+ * Returns the tasks of a batch. A task has its checksum here, too. If a bit of the batch was flipped, those of its tasks
+ * that are no longer what was written are found by that, one by one.
+ */
+export function tasksOf(batch: BatchRow): EndedRow[] {
+  const { cell, state, ended_ms, priority, deliveries } = batch
+  const numbers = batch.numbers.split(SEPARATOR)
+  const bodies = batch.bodies.split(SEPARATOR)
+  return batch.keys.split(SEPARATOR).map((key, i) => {
+    const [generation = NaN, due_ms = NaN, created_ms = NaN, checksum = NaN] = (numbers[i] ?? '')
+      .split(NUMBER_SEPARATOR)
+      .map(Number)
+    const [error, cause, tags] = [null, null, null]
+    const body = bodies[i] ?? ''
+    const known = { key, cell, state, ended_ms, priority, deliveries, failures: 0, error, cause, tags, body }
+    return Number.isNaN(checksum)
+      ? { ...known, generation: 0, due_ms: ended_ms, created_ms: ended_ms, checksum: DIFFERENT }
+      : { ...known, generation, due_ms, created_ms, checksum }
+  })
+}
+
+/** The checksum of no task. */
+const DIFFERENT = -1
+
+/** Returns true if the key is the prefix itself or begins with it and a ':'. */
+export function hasPrefix(key: string, prefix: string): boolean {
+  return prefixOf(key) === prefix
+}
+
+/** Orders keys as SQLite does, by their bytes in UTF-8. JavaScript orders the halves of surrogate pairs otherwise. */
+export function compareKeys(a: string, b: string): number {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)]
+    if (x !== y) return rank(x) - rank(y)
+  }
+  return a.length - b.length
+}
+
+function rank(code: number): number {
+  const isHalf = code >= 0xd800 && code <= 0xdfff
+  return isHalf ? code + 0x10000 : code
+}
+
+export function compareEnded(a: EndedRow, b: EndedRow): number {
+  return a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation
+}
