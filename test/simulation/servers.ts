@@ -4,7 +4,7 @@ import type { Clock } from '../../src/clock.ts'
 import { MemoryBoard } from '../../src/boards/memory-board.ts'
 import { TocsinError } from '../../src/errors.ts'
 import type { RecordClock } from '../../src/lib/record-clock.ts'
-import type { Ledger, Placing, TransactHandler } from '../../src/ledger.ts'
+import type { Ledger, LedgerSettings, TransactHandler } from '../../src/ledger.ts'
 import { Committer } from '../../src/ledgers/sqlite/committer.ts'
 import { SqliteLedger } from '../../src/ledgers/sqlite/ledger.ts'
 import { beginSession } from '../../src/ledgers/sqlite/open.ts'
@@ -205,7 +205,7 @@ export class Servers {
     const where = 'the ledger'
     const session = beginSession(file, where, true)
     const committer = new Committer(file, new Transitions(file, session), clock, CALL_TIMEOUT_MS, where)
-    const topics = new Map<string, () => Placing>()
+    const topics = new Map<string, () => LedgerSettings>()
     const ledger = new SqliteLedger({
       clock,
       readings: new Readings(file, session),
