@@ -17,7 +17,7 @@ import {
 const WIDTH = 880
 const MARGIN = 32
 const LABEL_WIDTH = 288
-const VALUE_WIDTH = 136
+const VALUE_WIDTH = 170
 const BAR_HEIGHT = 14
 const BAR_GAP = 3
 const FIGURE_GAP = 16
@@ -69,6 +69,12 @@ export function chart(report) {
   const measured = describeRuns(report)
   const times = runs === 1 ? 'One run.' : `Bars: ${measured}. Thin lines: from the lowest to the highest.`
   parts.push(text(MARGIN, y + 22, times, { size: 12, fill: QUIET }))
+  if (rows.some(({ cpu }) => cpu !== undefined)) {
+    y += 18
+    parts.push(
+      text(MARGIN, y + 22, 'µs: CPU time per task, of all processes together.', { size: 12, fill: QUIET }),
+    )
+  }
   return svg(y + 44, title, parts)
 }
 
@@ -125,8 +131,20 @@ function barOf(row, left, y, scale, fill) {
     rect(left, y, Math.max(1.5, scale(row.median)), BAR_HEIGHT, fill, 2),
     ...(highest > lowest ? [spread] : []),
     text(px(end + 8), middle + 4.5, figureText(row.median), { size: 12 }),
+    ...(row.cpu === undefined
+      ? []
+      : [
+          text(px(end + 14 + widthOf(figureText(row.median))), middle + 4.5, cpuText(row), {
+            size: 12,
+            fill: QUIET,
+          }),
+        ]),
   ]
 }
+
+const cpuText = ({ cpu }) => `${figureText(cpu.sum.median)} µs`
+/** About; of digits, 12 pixels high. */
+const widthOf = (digits) => digits.length * 6.6
 
 const colour = (index) => COLOURS[index % COLOURS.length]
 const px = (number) => Number(number.toFixed(1))

@@ -6,10 +6,11 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
+import { cpuWatch } from './cpu.mjs'
 import { emptyClaimsOfOwners, emptyClaimsOfTurns } from './empty-claims.mjs'
 import { orders } from './load.mjs'
-import { redisInfo, SETTINGS_TEXT, startRedis } from './redis-server.mjs'
+import { prepareServers, rowsOf } from './queue-suite.mjs'
+import { SETTINGS_TEXT, startRedis } from './redis-server.mjs'
 
 const NODES = [1, 2, 4]
 /** Low enough that no node is busy: 16 ÷ 10 ms is at most 1,600 tasks per second and node. */
@@ -22,6 +23,8 @@ const TOPIC = 'orders'
 const SLOTS = 16
 /** The pause between the last schedule and the time the tasks are due. */
 const SETTLE_MS = 1_000
+/** CPU times are read this long before the tasks are due. */
+const WATCH_BEFORE_MS = 50
 
 const seriesOf = (nodes) => `${nodes} ${nodes === 1 ? 'node' : 'nodes'}`
 const [FEWEST, MOST] = [seriesOf(NODES[0]), seriesOf(NODES.at(-1))]
@@ -54,7 +57,7 @@ export const notes = [
 export const targets = [
   {
     id: 'P10',
-    title: 'throughput of more nodes',
+    title: `throughput, a handler that waits ${WORK_MS} ms, concurrency ${CONCURRENCY}`,
     figure: FIGURE.id,
     better: 'more',
     of: MOST,
@@ -67,20 +70,17 @@ export const targets = [
 /** Versions of what was measured; set by `run`. */
 export const versions = {}
 
-export async function run({ runs, count = TASKS_PER_NODE, progress }) {
-  await prepare()
-  const rows = NODES.map((nodes) => ({
-    ...FIGURE,
+export async function run({ runs, count = TASKS_PER_NODE, figureIds: wanted, progress }) {
+  versions.Redis = await prepareServers(name)
+  const plan = NODES.map((nodes) => ({
+    figure: { id: FIGURE.id, rows: [FIGURE] },
     series: seriesOf(nodes),
-    ...(seriesOf(nodes) === MOST ? { ratioTo: FEWEST } : {}),
-    runs: [],
+    measure: async () => ({ [FIGURE.id]: await measured(nodes, count * nodes) }),
   }))
-  // The series alternate, so that a slow minute of the machine affects all of them.
-  for (let nth = 1, step = 0; nth <= runs; nth++)
-    for (const [i, nodes] of NODES.entries()) {
-      progress(`${++step} of ${runs * NODES.length}: run ${nth}, ${FIGURE.id}, ${seriesOf(nodes)}`)
-      rows[i].runs.push(await measured(nodes, count * nodes))
-    }
+  const rows = wanted.includes(FIGURE.id)
+    ? await rowsOf(plan, { runs, us: MOST, rival: FEWEST, progress })
+    : []
+  if (!wanted.includes(EMPTY_CLAIMS.id)) return rows
   progress(`${EMPTY_CLAIMS.id}: two minutes`)
   return [...rows, ...(await emptyClaims())]
 }
@@ -113,19 +113,7 @@ async function emptyClaims() {
   }
 }
 
-async function prepare() {
-  // The Redis server is stopped by an 'exit' listener, which a signal alone would not run.
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ])
-    process.once(signal, () => process.exit(code))
-  const needed = NEEDED.filter(({ program }) => program === 'redis-server')
-  const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
-  if (!isThere) throw new Error(`the suite ${name} needs redis-server`)
-}
-
-/** Measures the tasks per second of this many nodes. */
+/** Measures the tasks per second of this many nodes, and their CPU time per task. */
 async function measured(nodes, count) {
   // Imported here: other suites do not need the built package.
   const { Tocsin } = await import('tocsin')
@@ -133,7 +121,6 @@ async function measured(nodes, count) {
   const toc = await Tocsin.open({ timetable: `redis://127.0.0.1:${redis.port}`, node: 'bench' })
   const workers = []
   try {
-    versions.Redis ??= (await redisInfo(redis.port)).redis_version
     const topic = toc.topic(TOPIC, { slots: SLOTS })
     for (let n = 0; n < nodes; n++) workers.push(new Worker(redis.port, n))
     await dealt(toc, nodes)
@@ -148,13 +135,18 @@ async function measured(nodes, count) {
     await topic.scheduleMany(orders(0, count, () => ({ at: dueMs })))
     if (Date.now() >= dueMs) throw new Error('the tasks were due before all of them were scheduled')
     await dealt(toc, nodes)
+    const nodeProcesses = workers.map(({ pid }) => ({ name: 'node', pid }))
+    const watch = cpuWatch([...nodeProcesses, redis.process])
+    await sleep(dueMs - WATCH_BEFORE_MS - Date.now())
+    watch.start()
     await until(() => handledBy(workers) >= count, 'all tasks')
     await until(async () => (await topic.counts()).claimed === 0, 'all outcomes')
+    const cpu = watch.stop(count)
     if (handledBy(workers) !== count) throw new Error(`${handledBy(workers)} calls for ${count} tasks`)
     const firstMs = Math.min(...workers.map((worker) => worker.firstMs))
     const lastMs = Math.max(...workers.map((worker) => worker.lastMs))
     if (firstMs < dueMs) throw new Error('a task fired early')
-    return (count * 1000) / (lastMs - firstMs)
+    return { value: (count * 1000) / (lastMs - firstMs), cpu }
   } finally {
     await Promise.all(workers.map((worker) => worker.stop()))
     await toc.close()
@@ -207,6 +199,10 @@ class Worker {
     this.handled = 0
     this.firstMs = Number.POSITIVE_INFINITY
     this.lastMs = 0
+  }
+
+  get pid() {
+    return this.#child.pid
   }
 
   async stop() {

@@ -1,7 +1,7 @@
 /** Measures the disk: how many times per second 4 KiB can be written and synced. */
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { withFolder } from './queue-suite.mjs'
+import { inFolder } from './places.mjs'
 import { figureText, median } from './report.mjs'
 
 const BLOCK = Buffer.alloc(4_096, 'x')
@@ -15,7 +15,7 @@ export function turnOfDisk() {
     figure: { id: 'fdatasync', rows: [] },
     series: 'the disk',
     measure: async () => {
-      syncs.push(await withFolder(syncsPerSecond))
+      syncs.push(await inFolder(syncsPerSecond))
       return {}
     },
     note: () => {

@@ -5,7 +5,8 @@
 import { turnOfDisk } from './disk.mjs'
 import { FIGURES } from './embedded-figures.mjs'
 import { PEERS, peerProgram } from './peers.mjs'
-import { idsIn, planOf, prepare, rowsOf, withFolder, withRedis } from './queue-suite.mjs'
+import { withFolder, withRedis } from './places.mjs'
+import { idsIn, planOf, prepare, rowsOf } from './queue-suite.mjs'
 import { SETTINGS_TEXT } from './redis-server.mjs'
 
 const US = 'Tocsin'

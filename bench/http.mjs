@@ -1,8 +1,8 @@
 /** Bulk schedule through the server, as NDJSON over one connection, beside the library's on the same store. */
-import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
 import { FIGURES } from './http-figures.mjs'
-import { idsIn, planOf, rowsOf, withFolder, withRedis } from './queue-suite.mjs'
-import { redisInfo, SETTINGS_TEXT } from './redis-server.mjs'
+import { withFolder, withRedis } from './places.mjs'
+import { idsIn, planOf, prepareServers, rowsOf } from './queue-suite.mjs'
+import { SETTINGS_TEXT } from './redis-server.mjs'
 
 const SERVER = 'HTTP'
 const LIBRARY = 'library'
@@ -24,37 +24,17 @@ export const notes = [
   'HTTP: one POST of NDJSON, whose lines are made while they are sent; the client and the server have a process each.',
   'Library: one scheduleMany of a stream, as in the suites redis and embedded.',
 ]
+const ratio = { better: 'more', of: SERVER, to: LIBRARY, must: 0.3, aim: 0.6 }
 export const targets = [
-  {
-    id: 'P14',
-    title: 'bulk schedule, Redis',
-    figure: 'http-redis-bulk',
-    better: 'more',
-    of: SERVER,
-    to: LIBRARY,
-    must: 0.3,
-    aim: 0.6,
-  },
+  { id: 'P14', title: 'NDJSON bulk schedule, Redis', figure: 'http-redis-bulk', ...ratio },
+  { id: 'P14', title: 'NDJSON bulk schedule, a file', figure: 'http-embedded-bulk', ...ratio },
 ]
 
 /** Versions of what was measured; set by `run`. */
 export const versions = {}
 
 export async function run({ runs, count, figureIds: wanted, progress }) {
-  await prepare()
+  versions.Redis = await prepareServers(name)
   const plan = planOf(name, FIGURES, CONTENDERS, wanted, count)
   return rowsOf(plan, { runs, us: SERVER, rival: LIBRARY, progress })
-}
-
-async function prepare() {
-  // Servers are stopped by an 'exit' listener, which a signal alone would not run.
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ])
-    process.once(signal, () => process.exit(code))
-  const needed = NEEDED.filter(({ program }) => program === 'redis-server')
-  const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
-  if (!isThere) throw new Error(`the suite ${name} needs redis-server`)
-  versions.Redis = await withRedis(async (port) => (await redisInfo(port)).redis_version)
 }

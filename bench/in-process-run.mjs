@@ -1,5 +1,6 @@
 /** One measurement, in a process of its own: `node --expose-gc bench/in-process-run.mjs <figure> <pending>`. */
 import { Tocsin } from 'tocsin'
+import { cpuWatch, thisProcess } from './cpu.mjs'
 import { FIGURES } from './in-process-figures.mjs'
 import { bytesInUse, orders } from './load.mjs'
 
@@ -31,7 +32,8 @@ async function withPending(pendingCount, work) {
     process: (after.process - before.process) / pendingCount,
     heap: (after.heap - before.heap) / pendingCount,
   }
-  const result = await work(topic, { pending: pendingCount, bytesPerTask })
+  const watch = cpuWatch([thisProcess()])
+  const result = await work(topic, { pending: pendingCount, bytesPerTask, watch })
   await toc.close()
   return result
 }

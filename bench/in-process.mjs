@@ -5,6 +5,7 @@
 import { getHeapStatistics } from 'node:v8'
 import { answerOf } from './child.mjs'
 import { FIGURES } from './in-process-figures.mjs'
+import { rowsOf } from './queue-suite.mjs'
 
 /** In MiB, enough for 5,000,000 tasks. Set explicitly, since the default of Node.js depends on the machine. */
 const HEAP_MIB = 8_192
@@ -20,25 +21,15 @@ export const notes = [
 
 const PENDING = [100_000, 5_000_000]
 
-export async function run({ runs, pending = PENDING, figureIds: wanted, progress }) {
-  const figures = FIGURES.filter(({ id }) => wanted.includes(id))
-  const rows = new Map()
-  const steps = runs * figures.length * pending.length
-  let step = 0
-  // Each run measures all figures before the next begins, so that a slow minute of the machine affects all of them.
-  for (let nth = 1; nth <= runs; nth++)
-    for (const figure of figures)
-      for (const count of pending) {
-        const series = `${count.toLocaleString('en-US')} pending`
-        progress(`${++step} of ${steps}: run ${nth}, ${figure.id}, ${series}`)
-        const measured = await measure(figure.id, count)
-        for (const { id, title: text, unit, better } of figure.rows) {
-          const row = rows.get(`${id} ${series}`) ?? { id, title: text, unit, better, series, runs: [] }
-          rows.set(`${id} ${series}`, row)
-          row.runs.push(measured[id])
-        }
-      }
-  return [...rows.values()]
+export function run({ runs, pending = PENDING, figureIds: wanted, progress }) {
+  const plan = FIGURES.filter(({ id }) => wanted.includes(id)).flatMap((figure) =>
+    pending.map((count) => ({
+      figure,
+      series: `${count.toLocaleString('en-US')} pending`,
+      measure: () => measure(figure.id, count),
+    })),
+  )
+  return rowsOf(plan, { runs, progress })
 }
 
 function measure(figureId, pending) {

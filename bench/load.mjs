@@ -31,12 +31,17 @@ export function shuffled(items) {
   return result
 }
 
-/** Returns the rate per second. Collects earlier garbage before the clock starts. */
-export async function rateOf(count, work) {
+/**
+ * Returns the rate per second, and the CPU time per task by `watch` (bench/cpu.mjs). Collects earlier garbage before the
+ * clock starts.
+ */
+export async function rateOf(count, watch, work) {
   globalThis.gc()
+  watch.start()
   const startedMs = performance.now()
   await work()
-  return (count * 1000) / (performance.now() - startedMs)
+  const tookMs = performance.now() - startedMs
+  return { value: (count * 1000) / tookMs, cpu: watch.stop(count) }
 }
 
 /** Measures memory after a full garbage collection. The process returns pages a little later than the collector frees them. */

@@ -1,15 +1,19 @@
 /**
  * The figures that are measured on a queue, of any contender and storage. Each is measured on an empty queue of one
- * contender (bench/contenders), and returns a number for each of its rows. The arguments of calls are made before the
- * clock starts, for all contenders.
+ * contender (bench/contenders), and returns for each of its rows a number, or `{ value, cpu }` with the CPU time per task
+ * by process. The arguments of calls are made before the clock starts, for all contenders.
  */
-import { setImmediate as turn } from 'node:timers/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
 
 const HOUR_MS = 3_600_000
 const IN_FLIGHT = 5_000
 const BURST_CONCURRENCY = 200
 const STEADY_CONCURRENCY = 64
+/** CPU times are read this long before the first task is due. */
+const WATCH_BEFORE_MS = 50
+/** The interval at which a queue is asked whether its last outcomes are recorded. */
+const ASK_MS = 2
 
 const rate = (id, title) => ({ id, title, unit: 'tasks/s', better: 'more' })
 
@@ -19,25 +23,25 @@ export const queueFigures = (suite) => [
     id: `${suite}-bulk`,
     rows: [rate(`${suite}-bulk`, 'bulk schedule')],
     count: 200_000,
-    measure: async (queue, { count }) => ({ [`${suite}-bulk`]: await bulk(queue, count) }),
+    measure: async (queue, given) => ({ [`${suite}-bulk`]: await bulk(queue, given) }),
   },
   {
     id: `${suite}-single`,
     rows: [rate(`${suite}-single`, 'single schedule calls, concurrent')],
     count: 100_000,
-    measure: async (queue, { count }) => ({ [`${suite}-single`]: await single(queue, count) }),
+    measure: async (queue, given) => ({ [`${suite}-single`]: await single(queue, given) }),
   },
   {
     id: `${suite}-cancel`,
     rows: [rate(`${suite}-cancel`, 'cancel by key, concurrent')],
     count: 100_000,
-    measure: async (queue, { count }) => ({ [`${suite}-cancel`]: await cancelled(queue, count) }),
+    measure: async (queue, given) => ({ [`${suite}-cancel`]: await cancelled(queue, given) }),
   },
   {
     id: `${suite}-burst`,
     rows: [rate(`${suite}-burst`, 'burst, drained and settled')],
     count: 200_000,
-    measure: async (queue, { count }) => ({ [`${suite}-burst`]: await drained(queue, count) }),
+    measure: async (queue, given) => ({ [`${suite}-burst`]: await drained(queue, given) }),
   },
   {
     id: `${suite}-lateness`,
@@ -46,38 +50,38 @@ export const queueFigures = (suite) => [
       { id: `${suite}-lateness-p99`, title: 'lateness at 1,000 tasks/s, p99', unit: 'ms', better: 'less' },
     ],
     count: 20_000,
-    async measure(queue, { count }) {
-      const latenessesMs = await steadyLatenesses(queue, count)
+    async measure(queue, given) {
+      const { latenessesMs, cpu } = await steadyLatenesses(queue, given)
       return {
         [`${suite}-lateness-p50`]: percentile(latenessesMs, 0.5),
-        [`${suite}-lateness-p99`]: percentile(latenessesMs, 0.99),
+        [`${suite}-lateness-p99`]: { value: percentile(latenessesMs, 0.99), cpu },
       }
     },
   },
 ]
 
-async function bulk(queue, count) {
+export async function bulk(queue, { count, watch }) {
   const tasks = tasksFor(queue, count)
-  const perSecond = await rateOf(count, () => queue.scheduleMany(tasks))
+  const rated = await rateOf(count, watch, () => queue.scheduleMany(tasks))
   await expectLeft(queue, count)
-  return perSecond
+  return rated
 }
 
-async function single(queue, count) {
+export async function single(queue, { count, watch }) {
   const pieces = inPieces(tasksFor(queue, count), IN_FLIGHT)
-  const perSecond = await rateOf(count, async () => {
+  const rated = await rateOf(count, watch, async () => {
     for (const tasks of pieces) await Promise.all(tasks.map((task) => queue.schedule(task)))
   })
   await expectLeft(queue, count)
-  return perSecond
+  return rated
 }
 
-async function cancelled(queue, count) {
+export async function cancelled(queue, { count, watch }) {
   await queue.scheduleMany(tasksFor(queue, count))
   // Not in the order of scheduling.
   const keys = shuffled(Array.from({ length: count }, (_, n) => keyOf(n)))
   let done = 0
-  const perSecond = await rateOf(count, async () => {
+  const rated = await rateOf(count, watch, async () => {
     for (const piece of inPieces(keys, IN_FLIGHT)) {
       const answers = await Promise.all(piece.map((key) => queue.cancel(key)))
       done += answers.filter(Boolean).length
@@ -85,7 +89,7 @@ async function cancelled(queue, count) {
   })
   if (done !== count) throw new Error(`${done} of ${count} were cancelled`)
   await expectLeft(queue, 0)
-  return perSecond
+  return rated
 }
 
 export function tasksFor(queue, count, dueMs = () => Date.now() + HOUR_MS) {
@@ -112,26 +116,30 @@ async function scheduleAhead(queue, count, startMs, dueMs) {
   globalThis.gc()
 }
 
-const farEnoughMs = (count) => Date.now() + 2_000 + (3 * count * 1000) / schedulesPerSecond
+/** Twice the time that it took in the warm-up, which is slower for each task. */
+const farEnoughMs = (count) => Math.ceil(Date.now() + 1_500 + (2 * count * 1000) / schedulesPerSecond)
 
 /** All due at one instant: tasks per second from that instant until every outcome is recorded. */
-async function drained(queue, count) {
+export async function drained(queue, { count, watch }) {
   const atMs = farEnoughMs(count)
   await scheduleAhead(queue, count, atMs, () => atMs)
   const tally = tallyTo(count)
   const stop = await queue.consume(() => tally.note(1), BURST_CONCURRENCY)
   if (Date.now() >= atMs) throw new Error('the worker was not up before the burst was due')
+  await sleep(atMs - WATCH_BEFORE_MS - Date.now())
+  watch.start()
   await tally.reached
   // The last handler has ended; its outcome may not be recorded yet.
-  while ((await queue.left()) > 0) await turn()
+  while ((await queue.left()) > 0) await sleep(ASK_MS)
   const tookMs = Date.now() - atMs
+  const cpu = watch.stop(count)
   await stop()
   if (tally.count !== count) throw new Error(`${tally.count} calls for ${count} tasks`)
-  return (count * 1000) / tookMs
+  return { value: (count * 1000) / tookMs, cpu }
 }
 
 /** One due every millisecond, by our own list of what is due when; the worker is there before the first task is. */
-async function steadyLatenesses(queue, count) {
+async function steadyLatenesses(queue, { count, watch }) {
   const latenessesMs = []
   const tally = tallyTo(count)
   const startMs = farEnoughMs(count)
@@ -140,8 +148,11 @@ async function steadyLatenesses(queue, count) {
     tally.note(1)
   }, STEADY_CONCURRENCY)
   await scheduleAhead(queue, count, startMs, (n) => startMs + n)
+  await sleep(startMs - WATCH_BEFORE_MS - Date.now())
+  watch.start()
   await tally.reached
+  const cpu = watch.stop(count)
   await stop()
   if (queue.isNeverEarly && latenessesMs.some((ms) => ms < 0)) throw new Error('a task fired early')
-  return latenessesMs
+  return { latenessesMs, cpu }
 }

@@ -2,20 +2,16 @@
  * Common parts of the suites that compare queues. Each measurement has its own process (bench/queue-run.mjs) and its own
  * place; the contenders alternate, so that a slow minute of the machine affects all of them.
  *
- *   { series, module, within, program, figures }
+ *   { series, module, within, program, settings, figures }
  *
- * is a contender: its name, its module in bench/contenders, what makes a place for it (`withRedis`, `withFolder`,
- * `withPostgres`, `withBoth`), what runs it, where that is not this Node.js, and the ids of the figures that it takes
- * part in, where these are not all.
+ * is a contender: its name, its module in bench/contenders, what makes a place for it (bench/places.mjs), what runs it,
+ * where that is not this Node.js, settings of its topic, where these are not the defaults, and the ids of the figures that
+ * it takes part in, where these are not all.
  */
-import { rmSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
 import { answerOf } from './child.mjs'
 import { installPeers } from './peers.mjs'
-import { startPostgres } from './postgres-server.mjs'
+import { using } from './places.mjs'
 import { redisInfo, startRedis } from './redis-server.mjs'
 
 /** What --only may name: figures, and their rows. */
@@ -38,25 +34,59 @@ export function planOf(suite, figures, contenders, wanted, count) {
     )
 }
 
-/** Runs the steps of a plan and returns rows for bench/run.mjs; those of `us` are divided by those of `rival`. */
-export async function rowsOf(plan, { runs, us, rival, progress }) {
-  const rows = new Map()
-  for (let nth = 1, step = 0; nth <= runs; nth++)
-    for (const { figure, series, measure } of plan) {
-      progress(`${++step} of ${runs * plan.length}: run ${nth}, ${figure.id}, ${series}`)
-      const figures = await measure()
-      for (const shape of figure.rows.filter(({ id }) => id in figures)) {
-        const key = `${shape.id} ${series}`
-        const ratioTo = series === us ? { ratioTo: rival } : {}
-        if (!rows.has(key)) rows.set(key, { ...shape, series, ...ratioTo, runs: [] })
-        rows.get(key).runs.push(figures[shape.id])
-      }
-    }
-  return [...rows.values()]
+/**
+ * The steps of the `nth` run: those of a figure follow each other, and begin with another contender each time, so that
+ * none is always measured after the same one. A figure with `isOnce` does not depend on the speed of the machine.
+ */
+export function stepsOf(plan, nth) {
+  const figures = new Map()
+  for (const step of plan)
+    if (nth === 1 || !step.figure.isOnce)
+      figures.set(step.figure.id, [...(figures.get(step.figure.id) ?? []), step])
+  return [...figures.values()].flatMap((steps) => {
+    const first = (nth - 1) % steps.length
+    return [...steps.slice(first), ...steps.slice(0, first)]
+  })
 }
 
-/** Makes sure that these servers, Redis among them, and the peers are installed. Returns the version of Redis. */
-export async function prepare(suite, progress, servers = ['redis-server']) {
+/**
+ * Runs the steps of a plan and returns rows for bench/run.mjs; those of `us` are divided by those of `rival`. A step
+ * returns for each row of its figure a number, or `{ value, cpu }`.
+ */
+export async function rowsOf(plan, { runs, us, rival, progress }) {
+  const rows = new Map()
+  const rounds = Array.from({ length: runs }, (_, i) => stepsOf(plan, i + 1))
+  const steps = rounds.flat().length
+  // In the order of the plan, whichever contender begins.
+  for (const { figure, series } of plan)
+    for (const shape of figure.rows) {
+      const ratioTo = series === us ? { ratioTo: rival } : {}
+      rows.set(`${shape.id} ${series}`, { ...shape, series, ...ratioTo, tookS: 0, runs: [], cpuRuns: [] })
+    }
+  let step = 0
+  for (const [round, of] of rounds.entries())
+    for (const { figure, series, measure } of of) {
+      progress(`${++step} of ${steps}: run ${round + 1}, ${figure.id}, ${series}`)
+      const startedMs = performance.now()
+      const figures = await measure()
+      const [first] = figure.rows
+      if (first !== undefined)
+        rows.get(`${first.id} ${series}`).tookS += (performance.now() - startedMs) / 1000
+      for (const { id } of figure.rows.filter((shape) => shape.id in figures))
+        note(rows.get(`${id} ${series}`), figures[id])
+    }
+  return [...rows.values()].filter((row) => row.runs.length > 0)
+}
+
+/** Adds the result of a run to a row: a number, or `{ value, cpu }`, where `cpu` is null on a system without /proc. */
+export function note(row, result) {
+  const { value, cpu } = typeof result === 'number' ? { value: result, cpu: null } : result
+  row.runs.push(value)
+  if (cpu !== null) row.cpuRuns.push(cpu)
+}
+
+/** Makes sure that these servers, Redis among them, are installed. Returns the version of Redis. */
+export async function prepareServers(suite, servers = ['redis-server']) {
   // Servers are stopped by an 'exit' listener, which a signal alone would not run.
   for (const [signal, code] of [
     ['SIGINT', 130],
@@ -66,54 +96,22 @@ export async function prepare(suite, progress, servers = ['redis-server']) {
   const needed = NEEDED.filter(({ program }) => servers.includes(program))
   const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
   if (!isThere) throw new Error(`the suite ${suite} needs ${servers.join(' and ')}`)
+  return using(startRedis, async ({ port }) => (await redisInfo(port)).redis_version)
+}
+
+/** The same, and the peers. */
+export async function prepare(suite, progress, servers) {
+  const redis = await prepareServers(suite, servers)
   await installPeers(progress)
-  return withRedis(async (port) => (await redisInfo(port)).redis_version)
+  return redis
 }
 
-function measured(suite, figure, { module, within, program }, count) {
-  return within((place) =>
-    within((warmUpPlace) => {
-      const args = [suite, figure.id, module, place, warmUpPlace, count].map(String)
-      return answerOf('queue-run.mjs', args, {
-        what: `${figure.id} of ${module}`,
-        execPath: program?.(),
-      })
-    }),
-  )
-}
-
-export async function withRedis(work) {
-  const server = await startRedis()
-  try {
-    return await work(server.port)
-  } finally {
-    await server.stop()
-  }
-}
-
-/** The place is the address of a PostgreSQL server. */
-export async function withPostgres(work) {
-  const server = await startPostgres()
-  try {
-    return await work(server.url)
-  } finally {
-    await server.stop()
-  }
-}
-
-/** The place is the addresses of a PostgreSQL and of a Redis server, with a space between them. */
-export const withBoth = (work) =>
-  withPostgres((url) => withRedis((port) => work(`${url} redis://127.0.0.1:${port}`)))
-
-/** Makes a temporary folder, and deletes it afterwards. */
-export async function withFolder(work) {
-  const folder = await mkdtemp(join(tmpdir(), 'tocsin-bench-'))
-  const remove = () => rmSync(folder, { recursive: true, force: true })
-  process.once('exit', remove)
-  try {
-    return await work(folder)
-  } finally {
-    process.off('exit', remove)
-    await rm(folder, { recursive: true, force: true })
-  }
+function measured(suite, figure, { module, within, program, settings = {} }, count) {
+  return within((where) => {
+    const given = { suite, figure: figure.id, contender: module, ...where, settings, count }
+    return answerOf('queue-run.mjs', [JSON.stringify(given)], {
+      what: `${figure.id} of ${module}`,
+      execPath: program?.(),
+    })
+  })
 }

@@ -18,9 +18,10 @@ function withMemory(figure) {
   return {
     ...figure,
     rows: [...figure.rows, MEMORY],
-    async measure(queue, { place, count }) {
+    async measure(queue, given) {
+      const { place, count } = given
       const emptyBytes = await restingBytes(place)
-      const measured = await figure.measure(queue, { count })
+      const measured = await figure.measure(queue, given)
       return { ...measured, 'redis-memory': ((await restingBytes(place)) - emptyBytes) / count }
     },
   }

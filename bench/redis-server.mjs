@@ -37,7 +37,7 @@ export async function startRedis() {
     await rm(folder, { recursive: true, force: true })
   }
   const failure = await Promise.race([ended, isUp(port)])
-  if (failure === undefined) return { port, stop }
+  if (failure === undefined) return { port, process: { name: 'Redis', pid: server.pid }, stop }
   await stop()
   throw failure
 }

@@ -1,9 +1,10 @@
 /** Tocsin on Redis beside BullMQ and bee-queue, each measurement with a Redis server of its own. */
 import { PEERS } from './peers.mjs'
-import { idsIn, planOf, prepare, rowsOf, withRedis } from './queue-suite.mjs'
+import { using, withRedis } from './places.mjs'
+import { idsIn, planOf, prepare, rowsOf } from './queue-suite.mjs'
 import { FIGURES } from './redis-figures.mjs'
 import { how, rawPairsPerSecond } from './redis-raw.mjs'
-import { SETTINGS_TEXT } from './redis-server.mjs'
+import { SETTINGS_TEXT, startRedis } from './redis-server.mjs'
 
 const US = 'Tocsin'
 const RIVAL = 'BullMQ'
@@ -51,5 +52,5 @@ export async function run({ runs, count, figureIds: wanted, progress }) {
 }
 
 function raw() {
-  return withRedis(async (port) => ({ 'redis-bulk': await rawPairsPerSecond(port) }))
+  return using(startRedis, async (server) => ({ 'redis-bulk': await rawPairsPerSecond(server) }))
 }

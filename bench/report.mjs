@@ -1,6 +1,6 @@
 /** Formats the rows of figures as a table. */
 import { describeMachine } from './machine.mjs'
-import { ratio, rounded } from './targets.mjs'
+import { amountText, limitText, ratio, rounded, targetText, verdictText } from './targets.mjs'
 
 export function median(numbers) {
   const sorted = numbers.toSorted((a, b) => a - b)
@@ -9,13 +9,28 @@ export function median(numbers) {
 }
 
 export function withMedians(rows) {
-  const all = rows.map(({ runs, ...row }) => ({
+  const all = rows.map(({ runs, cpuRuns = [], besideRuns, tookS, ...row }) => ({
     ...row,
     median: rounded(median(runs)),
     runs: runs.map(rounded),
+    ...(besideRuns === undefined ? {} : { beside: medianOf(besideRuns) }),
+    ...(cpuRuns.length === 0 ? {} : { cpu: cpuOf(cpuRuns) }),
+    ...(tookS === undefined ? {} : { tookS: Math.round(tookS) }),
   }))
   return all.map((row) => withRatio(row, all))
 }
+
+/** CPU time per task in µs by process, and of all together. */
+function cpuOf(cpuRuns) {
+  const names = [...new Set(cpuRuns.flatMap(Object.keys))]
+  const sums = cpuRuns.map((cpu) => Object.values(cpu).reduce((sum, micros) => sum + micros, 0))
+  return {
+    ...Object.fromEntries(names.map((name) => [name, medianOf(cpuRuns.map((cpu) => cpu[name] ?? 0))])),
+    sum: medianOf(sums),
+  }
+}
+
+const medianOf = (runs) => ({ median: rounded(median(runs)), runs: runs.map(rounded) })
 
 /** Adds the quotient to a row that has `ratioTo`, so that the stored file contains it. */
 function withRatio({ runs, ...row }, all) {
@@ -103,28 +118,66 @@ export function table(report) {
     '',
     ...aligned([head, ...body]),
     '',
+    ...cpuLines(report),
     ...(targets.length === 0 ? [] : [...aligned(verdictLines(targets)), '']),
+    ...timeLines(figures),
     ...notes,
     '',
   ].join('\n')
 }
 
+/** One line for each figure and series that has CPU times: its rate, µs per task by process, and their sum. */
+function cpuLines({ rows, cpuAbsent }) {
+  if (cpuAbsent !== undefined) return [cpuAbsent, '']
+  const processes = processesOf(rows)
+  if (processes.length === 0) return []
+  const lines = rows
+    .filter(({ cpu }) => cpu !== undefined)
+    .map(({ title, unit, series, median: value, cpu }, i, all) => [
+      all[i - 1]?.title === title ? '' : title,
+      series,
+      `${figureText(value)} ${unit}`,
+      ...[...processes, 'sum'].map((name) => (cpu[name] === undefined ? '' : figureText(cpu[name].median))),
+    ])
+  return [...aligned([['CPU µs per task', '', '', ...processes, 'sum'], ...lines]), '']
+}
+
+/** The processes whose CPU time was read, in the order of a request's way. */
+export function processesOf(rows) {
+  const ORDER = ['node', 'Bun', 'redis-benchmark', 'server', 'PostgreSQL', 'Redis']
+  const names = new Set(rows.flatMap(({ cpu = {} }) => Object.keys(cpu)))
+  return [...ORDER.filter((name) => names.has(name)), ...names].filter(
+    (name, i, all) => name !== 'sum' && all.indexOf(name) === i,
+  )
+}
+
 function verdictLines(verdicts) {
-  const digits = (value) => String(Number(value.toPrecision(3)))
-  const limit = (sign, value, isReached) =>
-    value === undefined ? '' : `${sign} ${digits(value)} ${isReached ? 'reached' : 'MISSED '}`
   return [
-    ['target', '', 'is', 'must', 'aim'],
-    ...verdicts.map(({ id, title, of, to, better, is, must, aim, mustReached, aimReached }) => {
-      const sign = better === 'more' ? '≥' : '≤'
-      const what = to === undefined ? `${title}, ${of}` : `${title}, ${of} ÷ ${to}`
-      return [id, what, digits(is), limit(sign, must, mustReached), limit(sign, aim, aimReached)]
-    }),
+    ['target', '', 'must', 'aim', 'reached', ''],
+    ...verdicts.map((verdict) => [
+      verdict.id,
+      targetText(verdict),
+      limitText(verdict, verdict.must),
+      limitText(verdict, verdict.aim),
+      amountText(verdict, verdict.is),
+      verdictText(verdict),
+    ]),
   ]
 }
 
+/** How long each figure took, servers and warm-ups included. */
+function timeLines(figures) {
+  const timed = figures.filter((figure) => figure.some(({ tookS = 0 }) => tookS > 0))
+  if (timed.length === 0) return []
+  const parts = timed.map((figure) => {
+    const seconds = figure.reduce((sum, { tookS = 0 }) => sum + tookS, 0)
+    return `${figure[0].id} ${seconds} s (${figure.map(({ series, tookS = 0 }) => `${series} ${tookS}`).join(', ')})`
+  })
+  return ['Time, servers and warm-ups included:', ...parts.map((part) => `  ${part}`), '']
+}
+
 /** Aligns two columns of text to the left, and the numbers after them to the right. */
-function aligned(lines) {
+export function aligned(lines) {
   const widths = lines[0].map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)))
   return lines.map((line) =>
     line

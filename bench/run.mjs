@@ -23,6 +23,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
 import * as cluster from './cluster.mjs'
+import { whyNoCpu } from './cpu.mjs'
 import * as embedded from './embedded.mjs'
 import * as http from './http.mjs'
 import * as inProcess from './in-process.mjs'
@@ -82,6 +83,7 @@ for (const suite of suites) {
     tookS,
     machine: where,
     ...(suite.versions === undefined ? {} : { versions: suite.versions }),
+    ...(whyNoCpu() === undefined ? {} : { cpuAbsent: whyNoCpu() }),
     rows,
     ...(suite.targets === undefined ? {} : { targets: verdictsOn(suite.targets, rows) }),
   }

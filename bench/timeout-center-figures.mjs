@@ -44,12 +44,12 @@ function rebuild() {
     id,
     rows: [{ id, title: 'Redis emptied, filled from PostgreSQL', unit: 'tasks/s', better: 'more' }],
     count: 200_000,
-    measure: async (queue, { place, count }) => ({ [id]: await rebuilt(queue, place, count) }),
+    measure: async (queue, given) => ({ [id]: await rebuilt(queue, given) }),
   }
 }
 
 /** Measures from FLUSHALL until every task is in Redis again. The consumer of the topic refills it. */
-async function rebuilt(queue, place, count) {
+async function rebuilt(queue, { place, count, watch }) {
   const Redis = peer('ioredis')
   const redis = new Redis(redisOf(place))
   const stop = await queue.consume(() => {
@@ -61,14 +61,14 @@ async function rebuilt(queue, place, count) {
   await tidy(postgresOf(place))
   const lanes = await sortedSets(redis)
   while ((await membersIn(redis, lanes)) < count) await sleep(ASK_MS)
-  const perSecond = await rateOf(count, async () => {
+  const rated = await rateOf(count, watch, async () => {
     await redis.flushall()
     while ((await membersIn(redis, lanes)) < count) await sleep(ASK_MS)
   })
   await expectLeft(queue, count)
   await stop()
   redis.disconnect()
-  return perSecond
+  return rated
 }
 
 /** The keys of the lanes: their names are the same after the refill. */

@@ -5,7 +5,8 @@
 import { turnOfDisk } from './disk.mjs'
 import { PEERS, peerProgram } from './peers.mjs'
 import { postgresVersion, SETTINGS_TEXT as POSTGRES_TEXT } from './postgres-server.mjs'
-import { idsIn, planOf, prepare, rowsOf, withBoth, withPostgres } from './queue-suite.mjs'
+import { withBoth, withPostgres } from './places.mjs'
+import { idsIn, planOf, prepare, rowsOf } from './queue-suite.mjs'
 import { SETTINGS_TEXT as REDIS_TEXT } from './redis-server.mjs'
 import { FIGURES } from './timeout-center-figures.mjs'
 

@@ -23,6 +23,7 @@ export async function open(place) {
   if (!declared.ok) throw new Error(`the topic was not declared: ${await declared.text()}`)
   return {
     isNeverEarly: true,
+    processes: [{ name: 'server', pid: server.pid }],
     taskOf: ({ key, payload, atMs }) => ({ key, payload, at: new Date(atMs).toISOString() }),
     /** The lines are generated while they are sent. */
     scheduleMany: (tasks) => scheduleLines(`${url}/v1/topics/orders/schedule`, tasks),

@@ -1,10 +1,10 @@
-/** Tocsin through its public API: a topic with default settings, outcomes returned. With a ledger it is durable, too. */
+/** Tocsin through its public API: a topic with default settings where none are given, outcomes returned. With a ledger it is durable, too. */
 import { join } from 'node:path'
 import { Tocsin } from 'tocsin'
 
-export async function open(place) {
+export async function open(place, settings) {
   const toc = await Tocsin.open(whereIn(place))
-  const topic = toc.topic('orders')
+  const topic = toc.topic('orders', settings)
   return {
     isNeverEarly: true,
     /** Makes the argument of `schedule`; `atMs` is when the task is due. */

@@ -9,14 +9,19 @@ type Row = {
   series: string
   ratioTo?: string
   runs: number[]
+  cpuRuns?: Record<string, number>[]
+  besideRuns?: number[]
 }
-type Measured = Row & { median: number; ratio?: number }
+type Medians = { median: number; runs: number[] }
+type Measured = Row & { median: number; ratio?: number; cpu?: Record<string, Medians>; beside?: Medians }
 type Target = {
   id: string
   title: string
   figure: string
   of: string
   to?: string
+  unit?: string
+  isCpu?: boolean
   better: 'more' | 'less'
   must?: number
   aim?: number
@@ -36,9 +41,10 @@ const { json, median, ratioOf, ratioText, ratioTitle, table, withMedians } = awa
   table: (report: Report) => string
   withMedians: (rows: Row[]) => Measured[]
 }>('report.mjs')
-const { verdictsOn } = await bench<{ verdictsOn: (targets: Target[], rows: Measured[]) => Verdict[] }>(
-  'targets.mjs',
-)
+const { verdictsOn, verdictText } = await bench<{
+  verdictsOn: (targets: Target[], rows: Measured[]) => Verdict[]
+  verdictText: (verdict: Partial<Verdict>) => string
+}>('targets.mjs')
 const { chart } = await bench<{ chart: (report: Report) => string }>('chart.mjs')
 const { inFlight } = await bench<{
   inFlight: <T>(items: T[], width: number, work: (item: T) => Promise<void>) => Promise<void>
@@ -50,13 +56,15 @@ const suites = [
   await bench<{ figureIds: string[]; targets?: Target[] }>('embedded.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('timeout-center.mjs'),
 ]
-const { planOf } = await bench<{
+type Step = { figure: { id: string }; series: string }
+const { planOf, stepsOf } = await bench<{
+  stepsOf: (plan: Step[], nth: number) => Step[]
   planOf: (
     suite: string,
     figures: { id: string; rows: { id: string }[]; count: number }[],
     contenders: { series: string; figures?: string[] }[],
     wanted: string[],
-  ) => { figure: { id: string }; series: string }[]
+  ) => Step[]
 }>('queue-suite.mjs')
 
 const bulk = { id: 'bulk', title: 'bulk schedule', unit: 'tasks/s', better: 'more' } as const
@@ -131,7 +139,7 @@ describe('a verdict', () => {
     to: 'BullMQ',
     better: 'more',
   } as const
-  const late = { id: 'P4', title: 'late', figure: 'p99', of: 'Tocsin', better: 'less' } as const
+  const late = { id: 'P4', title: 'late', figure: 'p99', of: 'Tocsin', unit: 'ms', better: 'less' } as const
 
   test.each<[string, Target, Partial<Verdict>]>([
     [
@@ -163,6 +171,39 @@ describe('a verdict', () => {
     ).toEqual([])
   })
 
+  test.each<[string, Partial<Verdict>]>([
+    ['aim reached', { must: 1, mustReached: true, aim: 2, aimReached: true }],
+    ['must reached', { must: 1, mustReached: true, aim: 2, aimReached: false }],
+    ['must reached', { must: 1, mustReached: true }],
+    ['MISSED', { must: 1, mustReached: false, aim: 2, aimReached: false }],
+    ['aim missed', { aim: 2, aimReached: false }],
+  ])('is "%s" of %j', (expected, verdict) => expect(verdictText(verdict)).toBe(expected))
+
+  it('may be about the CPU time of all processes', () => {
+    const cpuRuns = [
+      { node: 10, Redis: 2 },
+      { node: 12, Redis: 1 },
+      { node: 30, Redis: 3 },
+    ]
+    const rows = withMedians([{ ...bulk, series: 'Tocsin', runs: [1, 2, 3], cpuRuns }])
+    expect(rows[0]?.cpu).toMatchObject({ node: { median: 12 }, Redis: { median: 2 }, sum: { median: 13 } })
+    const about = { ...late, figure: 'bulk', isCpu: true, unit: 'µs' }
+    expect(verdictsOn([{ ...about, must: 13, aim: 12 }], rows)).toMatchObject([
+      { is: 13, mustReached: true, aimReached: false },
+    ])
+    expect(verdictsOn([{ ...about, must: 13 }], ROWS)).toEqual([])
+  })
+
+  it('divides by what was measured in turns with it, where a row has that', () => {
+    const rows = withMedians([
+      { ...bulk, series: 'few', runs: [100, 100, 100, 20, 20, 20] },
+      { ...bulk, series: 'many', runs: [18, 18, 18], besideRuns: [20, 20, 20] },
+    ])
+    expect(verdictsOn([{ ...target, of: 'many', to: 'few', must: 0.7, aim: 0.95 }], rows)).toMatchObject([
+      { is: 0.9, mustReached: true, aimReached: false },
+    ])
+  })
+
   it('stands under the table, in words', () => {
     const targets = verdictsOn(
       [
@@ -186,9 +227,9 @@ describe('a verdict', () => {
     expect(lines).toContainEqual('Redis 7.0.15, BullMQ 6.7.0')
     expect(lines.find((line) => line.startsWith('bulk schedule'))).toMatch(/240 +20 +200 +12\.0$/)
     expect(lines.find((line) => line.startsWith('P1'))).toMatch(
-      /bulk, Tocsin ÷ BullMQ +12 +≥ 8 reached +≥ 20 MISSED$/,
+      /bulk, Tocsin ÷ BullMQ +≥ 8× +≥ 20× +12× +must reached$/,
     )
-    expect(lines.find((line) => line.startsWith('P4'))).toMatch(/late, Tocsin +5 +≤ 5 reached$/)
+    expect(lines.find((line) => line.startsWith('P4'))).toMatch(/late, Tocsin +≤ 5 ms +5 ms +aim reached$/)
     const picture = chart(report)
     for (const words of ['Tocsin ÷ BullMQ', '>12.0<', '>0.05<', 'Redis 7.0.15'])
       expect(picture).toContain(words)
@@ -210,6 +251,22 @@ test('a figure that was measured once is not called a median of all runs', () =>
 test('every target is about a figure of its suite', () => {
   for (const { figureIds, targets = [] } of suites)
     for (const { figure } of targets) expect(figureIds).toContain(figure)
+})
+
+test('each run begins with another contender, and a figure that counts is measured once', () => {
+  const [rate, once] = [
+    { id: 'rate', rows: [] },
+    { id: 'once', rows: [], isOnce: true },
+  ]
+  const plan = ['us', 'them', 'raw'].map((series) => ({ figure: rate, series }))
+  const all = [...plan, { figure: once, series: 'us' }]
+  const series = (nth: number) => stepsOf(all, nth).map((step) => step.series)
+  expect([series(1), series(2), series(3), series(4)]).toEqual([
+    ['us', 'them', 'raw', 'us'],
+    ['them', 'raw', 'us'],
+    ['raw', 'us', 'them'],
+    ['us', 'them', 'raw'],
+  ])
 })
 
 test('everybody has a turn at every figure that is wanted, but for those who take part in some alone', () => {
