@@ -1,8 +1,10 @@
 /**
  * One measurement, in a process of its own: `node --expose-gc bench/queue-run.mjs <JSON>`, with
- * `{ suite, figure, contender, place, warmUpPlace, processes, settings, count }`: see bench/places.mjs.
+ * `{ suite, figure, contender, place, warmUpPlace, processes, settings, count, slack }`: see bench/places.mjs. Sends the
+ * result of the figure, or `{ tooSlow: why }`.
  */
 import { cpuWatch, thisProcess } from './cpu.mjs'
+import { TooSlow } from './queue-figures.mjs'
 
 // The parent process is gone, and the servers with it: without this, clients would reconnect for ever.
 process.on('disconnect', () => process.exit())
@@ -12,18 +14,27 @@ const { FIGURES } = await import(`./${suite}-figures.mjs`)
 const { open } = await import(`./contenders/${contender}.mjs`)
 const figure = FIGURES.find(({ id }) => id === figureId)
 
-// Warms up the compiler.
-await measureIn(warmUpPlace, Math.ceil(given.count / 10))
-const measured = await measureIn(place, given.count)
+const measured = await measure()
 
 // Started by hand (for a profile with --cpu-prof, say) there is no parent process to send it to.
 if (process.send === undefined) console.log(measured)
 else process.send(measured, () => process.exit())
 
+async function measure() {
+  try {
+    // Warms up the compiler; a figure that is measured once does not depend on it.
+    if (!figure.isOnce) await measureIn(warmUpPlace, Math.ceil(given.count / 10))
+    return await measureIn(place, given.count)
+  } catch (error) {
+    if (error instanceof TooSlow) return { tooSlow: error.message }
+    throw error
+  }
+}
+
 async function measureIn(where, count) {
   const queue = await open(where, given.settings ?? {})
   const watch = cpuWatch([thisProcess(), ...(queue.processes ?? []), ...(given.processes ?? [])])
-  const result = await figure.measure(queue, { place: where, count, watch })
+  const result = await figure.measure(queue, { place: where, count, slack: given.slack ?? 1, watch })
   await queue.close()
   return result
 }

@@ -1,40 +1,42 @@
-/** The figures of the suite 'timeout-center': those of any queue, and how soon an emptied Redis is full again. */
+/**
+ * The figures of the suite 'timeout-center': those of any queue, how soon an emptied Redis is full again, and what far
+ * tasks take in Redis.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { rateOf } from './load.mjs'
 import { peer } from './peers.mjs'
 import { tidy } from './postgres-server.mjs'
 import { expectLeft, queueFigures, tasksFor } from './queue-figures.mjs'
+import { restingBytes } from './redis-server.mjs'
+import { postgresOf, tidied } from './tidied.mjs'
 
 const SUITE = 'timeout-center'
-/** Long enough for several scans of a table that is scanned every ten seconds: one task is due every millisecond. */
-const LATENESS_COUNT = 40_000
+/** Half of what other suites take: seconds of work, and a whole run in a quarter of an hour. */
+const COUNT = 100_000
+/** One task is due every millisecond: as long as from one scan of the traditional table to the next. */
+const LATENESS_COUNT = 10_000
 /** Within the hour that is resident in Redis by default, and after the end of the measurement. */
 const SOON_MS = 1_800_000
 /** The interval at which the keys in Redis are counted. */
 const ASK_MS = 10
 
-export const FIGURES = [...queueFigures(SUITE).flatMap(ours), rebuild()]
+/** Scheduled before the memory of Redis is read for the first time: the topic itself takes some. */
+const FIRST_COUNT = 1_000
+const FAR_MS = 30 * 24 * 3_600_000
+
+export const FIGURES = [...queueFigures(SUITE).flatMap(ours), rebuild(), farMemory()]
 
 /** Single calls and cancelling are measured in other suites. */
 function ours(figure) {
   switch (figure.id) {
     case `${SUITE}-bulk`:
-      return [figure]
+      return [{ ...figure, count: COUNT }]
     case `${SUITE}-burst`:
-      return [tidied(figure)]
+      return [{ ...tidied(figure), count: COUNT }]
     case `${SUITE}-lateness`:
       return [{ ...tidied(figure), count: LATENESS_COUNT }]
     default:
       return []
-  }
-}
-
-/** Runs VACUUM between scheduling and the first due task. */
-function tidied(figure) {
-  return {
-    ...figure,
-    measure: (queue, given) =>
-      figure.measure({ ...queue, settleDown: () => tidy(postgresOf(given.place)) }, given),
   }
 }
 
@@ -43,8 +45,29 @@ function rebuild() {
   return {
     id,
     rows: [{ id, title: 'Redis emptied, filled from PostgreSQL', unit: 'tasks/s', better: 'more' }],
-    count: 200_000,
+    count: COUNT,
     measure: async (queue, given) => ({ [id]: await rebuilt(queue, given) }),
+  }
+}
+
+/** Whole bytes: what Redis keeps for a topic is some kilobytes, however many tasks it has. */
+function farMemory() {
+  const id = `${SUITE}-far-memory`
+  return {
+    id,
+    rows: [{ id, title: 'Redis memory per task due in 30 days', unit: 'bytes', better: 'less' }],
+    count: COUNT,
+    // It does not depend on the speed of the machine.
+    isOnce: true,
+    async measure(queue, { place, count }) {
+      const port = Number(new URL(redisOf(place)).port)
+      const tasks = tasksFor(queue, FIRST_COUNT + count, () => Date.now() + FAR_MS)
+      await queue.scheduleMany(tasks.slice(0, FIRST_COUNT))
+      const beforeBytes = await restingBytes(port)
+      await queue.scheduleMany(tasks.slice(FIRST_COUNT))
+      await expectLeft(queue, FIRST_COUNT + count)
+      return { [id]: Math.round(((await restingBytes(port)) - beforeBytes) / count) }
+    },
   }
 }
 
@@ -84,5 +107,4 @@ async function membersIn(redis, names) {
   return (await pipeline.exec()).reduce((sum, [, members]) => sum + members, 0)
 }
 
-const postgresOf = (place) => place.split(' ')[0]
 const redisOf = (place) => place.split(' ')[1]
