@@ -7,6 +7,9 @@
  *   npm run bench -- --only redis              only this suite, or this figure (its id is in the JSON)
  *   npm run bench -- --out some/folder         keeps the results there
  *
+ *   npm run bench -- --quick                   Tocsin alone with few tasks, in two minutes: before and after a change
+ *   npm run bench -- --quick --against a.json  also what has changed since a result that was kept with --out
+ *
  * Without --out only a complete run is written to bench/results: a quick one must not overwrite it.
  *
  * A suite is a module that exports `name`, `title` and `run(options)`, which returns rows, one per figure and series
@@ -17,17 +20,19 @@
  * A row may name the series that it is divided by, as `ratioTo`. A suite may also export `versions` (of the contenders,
  * by name) and `targets` (bench/targets.mjs).
  */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { chart } from './chart.mjs'
 import * as cluster from './cluster.mjs'
 import { whyNoCpu } from './cpu.mjs'
+import { differences } from './difference.mjs'
 import * as embedded from './embedded.mjs'
 import * as http from './http.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
+import * as quick from './quick.mjs'
 import * as redis from './redis.mjs'
 import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
@@ -35,13 +40,16 @@ import * as timeoutCenter from './timeout-center.mjs'
 
 const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster, http]
 const RUNS = '5'
+const QUICK_RUNS = '1'
 
 const { values } = parse({
-  runs: { type: 'string', default: RUNS },
+  runs: { type: 'string' },
   pending: { type: 'string', multiple: true },
   count: { type: 'string' },
   only: { type: 'string', multiple: true },
   out: { type: 'string' },
+  quick: { type: 'boolean' },
+  against: { type: 'string' },
 })
 
 function parse(options) {
@@ -56,15 +64,17 @@ function parse(options) {
   }
 }
 
-const narrowed = [values.pending, values.count, values.only].filter((value) => value !== undefined)
-const isWhole = values.runs === RUNS && narrowed.length === 0
+const narrowed = [values.runs, values.pending, values.count, values.only, values.quick]
+const isWhole = narrowed.every((value) => value === undefined)
 const out = values.out ?? (isWhole ? fileURLToPath(new URL('results', import.meta.url)) : null)
-const runs = wholeNumber(values.runs, '--runs')
+const runs = wholeNumber(values.runs ?? (values.quick ? QUICK_RUNS : RUNS), '--runs')
 const pending = values.pending?.map((value) => wholeNumber(value, '--pending'))
 const count = values.count === undefined ? undefined : wholeNumber(values.count, '--count')
-const suites = SUITES.filter(({ name, figureIds }) => wants(name) || figureIds.some(wants))
+const earlier = values.against === undefined ? null : await readReport(values.against)
+const offered = values.quick ? [quick] : SUITES
+const suites = offered.filter(({ name, figureIds }) => wants(name) || figureIds.some(wants))
 if (suites.length === 0) {
-  const known = SUITES.flatMap(({ name, figureIds }) => [name, ...figureIds])
+  const known = offered.flatMap(({ name, figureIds }) => [name, ...figureIds])
   refuse(`--only ${values.only.join(' ')}: there is no such suite or figure. There is: ${known.join(', ')}`)
 }
 
@@ -88,6 +98,7 @@ for (const suite of suites) {
     ...(suite.targets === undefined ? {} : { targets: verdictsOn(suite.targets, rows) }),
   }
   console.log(table(report))
+  if (earlier?.suite === suite.name) console.log(differences(report, earlier))
   if (out === null) console.log('Not kept, because it is not a whole run; --out <folder> keeps it.')
   else await keep(report, out)
 }
@@ -98,6 +109,14 @@ async function keep(given, folder) {
   await writeFile(`${file}.json`, json(given))
   await writeFile(`${file}.svg`, chart(given))
   console.log(`Kept in ${relative('.', file)}.json and .svg`)
+}
+
+async function readReport(file) {
+  try {
+    return JSON.parse(await readFile(file, 'utf8'))
+  } catch (error) {
+    return refuse(`--against ${file}: ${error.message}`)
+  }
 }
 
 function wants(name) {

@@ -45,12 +45,21 @@ const { verdictsOn, verdictText } = await bench<{
   verdictsOn: (targets: Target[], rows: Measured[]) => Verdict[]
   verdictText: (verdict: Partial<Verdict>) => string
 }>('targets.mjs')
+const { change, differences } = await bench<{
+  change: (before?: number, now?: number) => string
+  differences: (
+    report: { rows: Measured[] },
+    earlier: { rows: Measured[]; machine: typeof MACHINE },
+  ) => string
+}>('difference.mjs')
 const { chart } = await bench<{ chart: (report: Report) => string }>('chart.mjs')
 const { inFlight } = await bench<{
   inFlight: <T>(items: T[], width: number, work: (item: T) => Promise<void>) => Promise<void>
 }>('load.mjs')
 const { rateIn } = await bench<{ rateIn: (csv: string) => number }>('redis-raw.mjs')
 const suites = [
+  await bench<{ figureIds: string[]; targets?: Target[] }>('cluster.mjs'),
+  await bench<{ figureIds: string[]; targets?: Target[] }>('http.mjs'),
   await bench<{ figureIds: string[]; targets: Target[] }>('redis.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('in-process.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('embedded.mjs'),
@@ -246,6 +255,29 @@ test('a figure that was measured once is not called a median of all runs', () =>
   expect(table(report)).toContain(words)
   expect(chart(report)).toContain(`Bars: ${words}.`)
   expect(chart({ ...report, rows: ROWS })).toContain('Bars: median of 3 runs. Thin')
+})
+
+describe('what has changed since an earlier run', () => {
+  test.each([
+    [20, 15, '20 → 15 (−25 %)'],
+    [1_000, 1_500, '1,000 → 1,500 (+50 %)'],
+    [0, 3, '0 → 3'],
+    [undefined, 3, ''],
+    [3, undefined, ''],
+  ])('from %s to %s', (before, now, expected) => expect(change(before, now)).toBe(expected))
+
+  it('is told of rates and CPU times, for what both measured', () => {
+    const run = (rate: number, micros: number): Measured[] =>
+      withMedians([
+        { ...bulk, series: 'Tocsin', runs: [rate], cpuRuns: [{ node: micros, Redis: 2 }] },
+        { ...bulk, series: `only at ${rate}`, runs: [rate] },
+      ])
+    const text = differences({ rows: run(200, 8) }, { rows: run(100, 10), machine: MACHINE })
+    expect(text).toMatch(
+      /Tocsin +100 → 200 \(\+100 %\) tasks\/s +10 → 8 \(−20 %\) +2 → 2 \(\+0 %\) +12 → 10 \(−17 %\)/,
+    )
+    expect(text).not.toContain('only at')
+  })
 })
 
 test('every target is about a figure of its suite', () => {
