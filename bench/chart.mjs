@@ -1,7 +1,4 @@
-/**
- * Draws the rows of a report as bars, in a self-contained SVG that GitHub shows as an image. It has its own light
- * background, so that it is legible on a dark page, too.
- */
+/** Draws the rows of a report as bars. */
 import { describeMachine } from './machine.mjs'
 import {
   describeRuns,
@@ -13,9 +10,8 @@ import {
   ratioTitle,
   seriesOf,
 } from './report.mjs'
+import { INK, LINE, MARGIN, px, QUIET, rect, svg, text, WIDTH } from './svg.mjs'
 
-const WIDTH = 880
-const MARGIN = 32
 const LABEL_WIDTH = 288
 const VALUE_WIDTH = 170
 const BAR_HEIGHT = 14
@@ -23,9 +19,6 @@ const BAR_GAP = 3
 const FIGURE_GAP = 16
 const PANEL_GAP = 26
 
-const INK = '#24292f'
-const QUIET = '#6a737d'
-const LINE = '#e4e7eb'
 const COLOURS = ['#e6b566', '#a65a0e', '#4a6fa5', '#7d8b99', '#5b8c5a', '#8a5a83']
 
 const UNITS = {
@@ -147,29 +140,3 @@ const cpuText = ({ cpu }) => `${figureText(cpu.sum.median)} µs`
 const widthOf = (digits) => digits.length * 6.6
 
 const colour = (index) => COLOURS[index % COLOURS.length]
-const px = (number) => Number(number.toFixed(1))
-
-function rect(x, y, width, height, fill, radius) {
-  return `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${height}" rx="${radius}" fill="${fill}"/>`
-}
-
-function text(x, y, content, { size, fill = INK, weight = 400, anchor = 'start' }) {
-  const style = `font-size="${size}" fill="${fill}" font-weight="${weight}" text-anchor="${anchor}"`
-  return `<text x="${px(x)}" y="${px(y)}" ${style}>${escaped(content)}</text>`
-}
-
-function escaped(content) {
-  return content.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
-}
-
-function svg(height, title, parts) {
-  const fonts = "-apple-system, BlinkMacSystemFont, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${px(height)}" viewBox="0 0 ${WIDTH} ${px(height)}" role="img" font-family="${fonts}">`,
-    `<title>${escaped(title)}</title>`,
-    `<rect x="0.5" y="0.5" width="${WIDTH - 1}" height="${px(height - 1)}" rx="8" fill="#ffffff" stroke="${LINE}"/>`,
-    ...parts,
-    '</svg>',
-    '',
-  ].join('\n')
-}

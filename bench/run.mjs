@@ -29,6 +29,7 @@ import * as cluster from './cluster.mjs'
 import { whyNoCpu } from './cpu.mjs'
 import { differences } from './difference.mjs'
 import * as embedded from './embedded.mjs'
+import * as growth from './growth.mjs'
 import * as http from './http.mjs'
 import * as inProcess from './in-process.mjs'
 import { machine } from './machine.mjs'
@@ -38,7 +39,7 @@ import { json, table, withMedians } from './report.mjs'
 import { verdictsOn } from './targets.mjs'
 import * as timeoutCenter from './timeout-center.mjs'
 
-const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster, http]
+const SUITES = [inProcess, redis, embedded, timeoutCenter, cluster, http, growth]
 const RUNS = '5'
 const QUICK_RUNS = '1'
 
@@ -100,14 +101,14 @@ for (const suite of suites) {
   console.log(table(report))
   if (earlier?.suite === suite.name) console.log(differences(report, earlier))
   if (out === null) console.log('Not kept, because it is not a whole run; --out <folder> keeps it.')
-  else await keep(report, out)
+  else await keep(report, out, suite.chart ?? chart)
 }
 
-async function keep(given, folder) {
+async function keep(given, folder, draw) {
   const file = join(folder, `${given.machine.date.slice(0, 10)}-${given.suite}`)
   await mkdir(folder, { recursive: true })
   await writeFile(`${file}.json`, json(given))
-  await writeFile(`${file}.svg`, chart(given))
+  await writeFile(`${file}.svg`, draw(given))
   console.log(`Kept in ${relative('.', file)}.json and .svg`)
 }
 

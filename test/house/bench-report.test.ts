@@ -57,7 +57,9 @@ const { inFlight } = await bench<{
   inFlight: <T>(items: T[], width: number, work: (item: T) => Promise<void>) => Promise<void>
 }>('load.mjs')
 const { rateIn } = await bench<{ rateIn: (csv: string) => number }>('redis-raw.mjs')
+const { growthChart } = await bench<{ growthChart: (report: Report) => string }>('growth-chart.mjs')
 const suites = [
+  await bench<{ figureIds: string[]; targets?: Target[] }>('growth.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('cluster.mjs'),
   await bench<{ figureIds: string[]; targets?: Target[] }>('http.mjs'),
   await bench<{ figureIds: string[]; targets: Target[] }>('redis.mjs'),
@@ -278,6 +280,32 @@ describe('what has changed since an earlier run', () => {
     )
     expect(text).not.toContain('only at')
   })
+})
+
+test('growth is drawn as lines, with the store alone beside it', () => {
+  const sizes = ['100,000 pending', '10,000,000 pending']
+  const rows = sizes.flatMap((series, i) => [
+    {
+      ...bulk,
+      id: 'growth-redis-bulk',
+      title: 'Redis: bulk',
+      series,
+      runs: [200 - 100 * i],
+      cpuRuns: [{ node: 7 }],
+    },
+    {
+      ...bulk,
+      id: 'growth-redis-raw',
+      rawOf: 'growth-redis-bulk',
+      title: 'Redis: raw ZADD',
+      series,
+      runs: [400],
+    },
+  ])
+  const picture = growthChart({ title: 't', machine: MACHINE, runs: 1, rows: withMedians(rows) })
+  for (const words of ['>Redis<', '>bulk<', '>dashed: raw ZADD<', '>0.50<', '>100k<', '>10M<', '>7 µs<'])
+    expect(picture).toContain(words)
+  expect(picture).not.toContain('NaN')
 })
 
 test('every target is about a figure of its suite', () => {
