@@ -33,10 +33,34 @@ export const notes = [
 
 const more = { better: 'more', of: US }
 export const targets = [
-  { id: 'P7', title: 'bulk schedule', figure: 'embedded-bulk', ...more, to: RIVAL, must: 2.5, aim: 4 },
-  { id: 'P7', title: 'burst', figure: 'embedded-burst', ...more, to: RIVAL, must: 1.5, aim: 3 },
-  { id: 'P15', title: 'bulk schedule', figure: 'embedded-bulk', ...more, to: LIKE_US, must: 2, aim: 8 },
-  { id: 'P17', title: 'cancel by key', figure: 'embedded-cancel', ...more, to: RIVAL, must: 1, aim: 1.5 },
+  {
+    id: 'P7',
+    title: 'embedded bulk schedule',
+    figure: 'embedded-bulk',
+    ...more,
+    to: RIVAL,
+    must: 2.5,
+    aim: 4,
+  },
+  { id: 'P7', title: 'embedded burst', figure: 'embedded-burst', ...more, to: RIVAL, must: 1.5, aim: 3 },
+  {
+    id: 'P15',
+    title: 'embedded bulk schedule',
+    figure: 'embedded-bulk',
+    ...more,
+    to: LIKE_US,
+    must: 2,
+    aim: 8,
+  },
+  {
+    id: 'P17',
+    title: 'embedded cancel by key',
+    figure: 'embedded-cancel',
+    ...more,
+    to: RIVAL,
+    must: 1,
+    aim: 1.5,
+  },
 ]
 
 /** Versions of the contenders; set by `run`. */

@@ -32,6 +32,7 @@ export function planOf(suite, figures, contenders, wanted, count) {
         .map((contender) => ({
           figure,
           series: contender.series,
+          count: count ?? figure.count,
           measure: () => measured(suite, figure, contender, count ?? figure.count),
         })),
     )
@@ -61,10 +62,10 @@ export async function rowsOf(plan, { runs, us, rival, progress }) {
   const rounds = Array.from({ length: runs }, (_, i) => stepsOf(plan, i + 1))
   const steps = rounds.flat().length
   // In the order of the plan, whichever contender begins.
-  for (const { figure, series } of plan)
+  for (const { figure, series, count } of plan)
     for (const shape of figure.rows) {
-      const ratioTo = series === us ? { ratioTo: rival } : {}
-      rows.set(`${shape.id} ${series}`, { ...shape, series, ...ratioTo, tookS: 0, runs: [], cpuRuns: [] })
+      const more = { ...(series === us ? { ratioTo: rival } : {}), ...(count === undefined ? {} : { count }) }
+      rows.set(`${shape.id} ${series}`, { ...shape, series, ...more, tookS: 0, runs: [], cpuRuns: [] })
     }
   let step = 0
   for (const [round, of] of rounds.entries())

@@ -30,20 +30,27 @@ const less = { better: 'less', of: US, to: RIVAL }
 const more = { better: 'more', of: US, to: RIVAL }
 export const targets = [
   { id: 'P1', title: 'bulk schedule', figure: 'redis-bulk', ...more, must: 8, aim: 12 },
-  { id: 'P2', title: 'single schedule calls', figure: 'redis-single', ...more, must: 5, aim: 8 },
-  { id: 'P3', title: 'burst', figure: 'redis-burst', ...more, must: 6, aim: 9 },
-  { id: 'P4', title: 'p99 lateness', figure: 'redis-lateness-p99', ...less, must: 1 / 8, aim: 1 / 20 },
+  { id: 'P2', title: 'single schedule calls, concurrent', figure: 'redis-single', ...more, must: 5, aim: 8 },
+  { id: 'P3', title: 'burst, concurrency 200', figure: 'redis-burst', ...more, must: 6, aim: 9 },
   {
     id: 'P4',
-    title: 'p99 lateness',
+    title: 'p99 lateness at 1,000 tasks/s',
+    figure: 'redis-lateness-p99',
+    ...less,
+    must: 1 / 8,
+    aim: 1 / 20,
+  },
+  {
+    id: 'P4',
+    title: 'p99 lateness at 1,000 tasks/s',
     figure: 'redis-lateness-p99',
     better: 'less',
     of: US,
     unit: 'ms',
     aim: 5,
   },
-  { id: 'P5', title: 'memory per task', figure: 'redis-memory', ...less, must: 0.4, aim: 1 / 3 },
-  { id: 'P6', title: 'cancel by key', figure: 'redis-cancel', ...more, must: 4, aim: 8 },
+  { id: 'P5', title: 'Redis memory per task', figure: 'redis-memory', ...less, must: 0.4, aim: 1 / 3 },
+  { id: 'P6', title: 'cancel by key, concurrent', figure: 'redis-cancel', ...more, must: 4, aim: 8 },
   { id: 'P13', title: 'bulk schedule', figure: 'redis-bulk', ...more, to: RAW, must: 0.8, aim: 1.2 },
 ]
 
