@@ -476,7 +476,7 @@ export const ledgerBugs: readonly LedgerBug[] = [
   },
   {
     name: 'more is forgotten of those that ended together than is counted',
-    caughtBy: 'together: one call forgets no more of them than it may, and the rest is still there',
+    caughtBy: 'together: a call forgets as many of them as it is asked to, and the rest is still there',
     plant: simply((sound) => ({
       forget: async (topic, retention) => {
         const { ended, dead } = await sound.forget(topic, { ...retention, limit: retention.limit + 1 })
