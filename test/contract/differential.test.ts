@@ -71,7 +71,7 @@ const EVERYWHERE = [
 
 /** Some of planted/lua.ts, of all kinds: counting, order, fencing, leases, what a look tells. */
 const SEEN = [
-  'a rescue does not look at the stamp',
+  'a rescue returns a task that was settled',
   'a returned task goes to the end of its queue',
   'the failures of a cancelled task are inherited',
   'failures play no part in the order',

@@ -10,3 +10,5 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 timetableContract('Redis, on a virtual clock', () => openOnVirtualClock(server))
+// While an older node is there.
+timetableContract('Redis, claims stored task by task', () => openOnVirtualClock(server, { shape: 'tasks' }))

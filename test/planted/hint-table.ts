@@ -140,14 +140,14 @@ export const hintBugs: readonly LuaBug[] = [
     name: 'what is dropped stays held',
     caughtBy: 'cancel and drop: one that is held and dropped is gone, and its holder has nothing any more',
     file: 'shared/hints',
-    from: "redis.call('ZREM', PREPARE, unpack(held))",
+    from: 'if #held > 0 then take_from_claims(held, names) end',
     to: '',
   },
   {
     name: 'a claim without members is left behind',
     caughtBy: 'put: set, where one is held: takes its place, and the holder has nothing any more',
-    file: 'shared/hints',
-    from: 'drop_if_empty(touched)',
+    file: 'shared/claims',
+    from: 'drop_claims(over, RECORDS)',
     to: '',
   },
   {
@@ -162,7 +162,7 @@ export const hintBugs: readonly LuaBug[] = [
     caughtBy: 'cancel and drop: one that is held and cancelled stays until its holder reports its end',
     file: 'hints/cancel',
     from: 'leave(free)',
-    to: "leave(free) if #held > 0 then redis.call('ZREM', PREPARE, unpack(held)) end",
+    to: 'leave(free) if #held > 0 then take_out(held) end',
   },
   {
     name: 'no holder hears of a cancel',
@@ -182,21 +182,21 @@ export const hintBugs: readonly LuaBug[] = [
     name: 'what is rescued is of normal priority',
     caughtBy: 'claiming: its lease runs out: it is back in its lane, high, a little later',
     file: 'shared/rescue',
-    from: "if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end",
+    from: "if not bodies[i] and letter == 'n' and letters[i] ~= 's' then letter = letters[i] end",
     to: '',
   },
   {
     name: 'a suspect stays one whatever its ledger says',
     caughtBy: 'claiming: a suspect whose lease runs out is in the normal lane: its ledger says what it is',
     file: 'shared/rescue',
-    from: " and letter_of[key] ~= 's' then letter",
+    from: " and letters[i] ~= 's' then letter",
     to: ' then letter',
   },
   {
     name: 'what is held is not counted',
     caughtBy: 'looking: the extent counts what waits and what is held, and the head is the first that waits',
     file: 'hints/extent',
-    from: "redis.call('ZCARD', PREPARE), nil",
+    from: 'count_held(), nil',
     to: '0, nil',
   },
   {
@@ -218,16 +218,16 @@ export const hintBugs: readonly LuaBug[] = [
     caughtBy:
       'looking: find: thousands of one cell, waiting in all lanes and held, each of them, and nothing else',
     file: 'hints/find',
-    from: "redis.call('ZRANGE', PREPARE, 0, -1)",
-    to: '{}',
+    from: 'for key in each_key(text) do keys[#keys + 1] = key end',
+    to: '',
   },
   {
     name: 'what is held is found only at first',
     caughtBy:
       'looking: find: what is there all the time is found, though it is claimed and given back meanwhile',
     file: 'hints/find',
-    from: "redis.call('ZRANGE', PREPARE, 0, -1)",
-    to: "ARGV[1] == '' and redis.call('ZRANGE', PREPARE, 0, -1) or {}",
+    from: 'for key in each_key(text) do keys[#keys + 1] = key end',
+    to: "if ARGV[1] == '' then for key in each_key(text) do keys[#keys + 1] = key end end",
   },
   {
     name: 'suspects are not found',

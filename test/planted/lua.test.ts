@@ -13,13 +13,13 @@ beforeAll(async () => {
 afterAll(() => server.stop())
 
 describe('the contract sees inside the Lua', () => {
-  it.each(luaBugs)('$name', async ({ caughtBy, ...bug }) => {
+  it.each(luaBugs)('$name', async ({ caughtBy, shape = 'record', ...bug }) => {
     const one = timetableCases.find(({ name }) => name === caughtBy)
     if (one === undefined) throw new Error(`the contract has no case '${caughtBy}'`)
     const read = readWith(bug)
     // Throws by itself where the words to change are no longer there.
     read(bug.file)
-    await expectCaught(() => runCase(one, () => openOnVirtualClock(server, { read })))
+    await expectCaught(() => runCase(one, () => openOnVirtualClock(server, { read, shape })))
   })
 
   it('no two bugs share a name', () => {

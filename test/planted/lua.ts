@@ -14,6 +14,8 @@ export interface LuaBug {
   /** What stands there, exactly once. */
   readonly from: string
   readonly to: string
+  /** How claims are stored while it is planted. 'record' by default. */
+  readonly shape?: 'record' | 'tasks'
 }
 
 /** Reads the files of lua/, with the bug in one of them. */
@@ -64,9 +66,9 @@ export const luaBugs: readonly LuaBug[] = [
   {
     name: 'a repeated request returns what it no longer holds',
     caughtBy: 'claiming: a repeated request returns only what it still holds',
-    file: 'claim',
-    from: 'if held_under == stamp then held_keys',
-    to: 'if true then held_keys',
+    file: 'shared/claims',
+    from: 'if is_held[key] then add',
+    to: 'if true then add',
   },
   {
     name: 'ordinary claims get suspects',
@@ -171,9 +173,73 @@ export const luaBugs: readonly LuaBug[] = [
   {
     name: 'a rescue does not look at the stamp',
     caughtBy: 'rescue: a task that a retry moved to another claim is not rescued with the first',
+    file: 'shared/claims',
+    from: 'if score and ring_of(score) == tonumber(name) then',
+    to: 'if score then',
+    shape: 'tasks',
+  },
+  {
+    name: 'a rescue returns a task that was settled',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: 'if is_held[key] then add',
+    to: 'if true then add',
+  },
+  {
+    name: 'a rescue forgets a task of the claim',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
     file: 'shared/rescue',
-    from: 'if held_under == stamp then',
-    to: 'if held_under then',
+    from: 'local held, letters, scores = held_members(name)',
+    to: 'local held, letters, scores = held_members(name) held[#held] = nil',
+  },
+  {
+    name: 'a record can be settled twice',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: 'group.rest = string.sub(text, 1, first - 1) .. string.sub(text, last)\n    return',
+    to: 'return',
+  },
+  {
+    name: 'a settled part of a record frees all of it',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: "if group.rest == '\\n' then",
+    to: 'if group.rest then',
+  },
+  {
+    name: 'of a few tasks from all over a record only the last is settled',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: '        text = string.sub(text, 1, first - 1) .. string.sub(text, last)\n        group.rest = text',
+    to: '        group.rest = string.sub(text, 1, first - 1) .. string.sub(text, last)',
+  },
+  {
+    name: 'many tasks from all over a record take the others with them',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: 'else left[#left + 1] = key end',
+    to: 'end',
+  },
+  {
+    name: 'a repeated request returns what was settled in pieces',
+    caughtBy: 'settling: a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    file: 'shared/claims',
+    from: "if #shrunk > 0 then redis.call('HSET', CLAIMS, unpack(shrunk)) end",
+    to: '',
+  },
+  {
+    name: 'of many held keys only the last is found',
+    caughtBy: 'cancelling: one call on one cell: many that are held by several claims, and one that is not',
+    file: 'shared/claims',
+    from: 'if wanted[key] then found[key] = tonumber(name) end',
+    to: 'if wanted[key] then found = { [key] = tonumber(name) } end',
+  },
+  {
+    name: 'only the first record is searched',
+    caughtBy: 'cancelling: one call on one cell: many that are held by several claims, and one that is not',
+    file: 'shared/claims',
+    from: "redis.call('ZRANGE', RECORDS, 0, -1)",
+    to: "redis.call('ZRANGE', RECORDS, 0, 0)",
   },
   {
     name: 'a lost lease is counted as a failure',
@@ -221,15 +287,15 @@ export const luaBugs: readonly LuaBug[] = [
     name: 'a start in a batch convicts',
     caughtBy: 'rescue: a start that was recorded in a batch convicts nobody',
     file: 'shared/rescue',
-    from: "letter_of[key] == 's' and tries.started == stamp",
+    from: "letters[i] == 's' and tries.started == stamp",
     to: 'tries.started == stamp',
   },
   {
     name: 'a suspect that never started is convicted',
     caughtBy: 'rescue: a third lease lost alone but never begun is no poison',
     file: 'shared/rescue',
-    from: "letter_of[key] == 's' and tries.started == stamp",
-    to: "letter_of[key] == 's'",
+    from: "letters[i] == 's' and tries.started == stamp",
+    to: "letters[i] == 's'",
   },
   {
     name: 'a cancelled task that loses its lease comes back',
@@ -286,17 +352,16 @@ export const luaBugs: readonly LuaBug[] = [
     name: 'an extension gives a new stamp',
     caughtBy: 'settling: extend keeps the stamp, and the lease alive beyond its first end',
     file: 'extend',
-    from: "redis.call('ZADD', LEASES, 'XX', now + ARGV[2], name)",
-    to: `redis.call('ZADD', LEASES, 'XX', now + ARGV[2], name)
-for _, key in ipairs(redis.call('ZRANGE', PREPARE, name * 1000, name * 1000 + 999, 'BYSCORE')) do
-  redis.call('ZADD', PREPARE, (name + 1) * 1000, key)
-end`,
+    from: "redis.call('ZADD', leases, 'XX', now + ARGV[2], name)",
+    to: `redis.call('ZADD', leases, 'XX', now + ARGV[2], name)
+redis.call('HSET', CLAIMS, 'k' .. text_of(name + 1), redis.call('HGET', CLAIMS, 'k' .. name))
+redis.call('HDEL', CLAIMS, 'k' .. name)`,
   },
   {
     name: 'an extension does not extend',
     caughtBy: 'settling: extend keeps the stamp, and the lease alive beyond its first end',
     file: 'extend',
-    from: "redis.call('ZADD', LEASES, 'XX', now + ARGV[2], name)",
+    from: "redis.call('ZADD', leases, 'XX', now + ARGV[2], name)",
     to: '',
   },
   {
@@ -304,14 +369,14 @@ end`,
     caughtBy: 'settling: an extended lease ends as well, counted from the extension',
     file: 'extend',
     from: 'now + ARGV[2], name)',
-    to: "redis.call('ZSCORE', LEASES, name) + ARGV[2], name)",
+    to: "redis.call('ZSCORE', leases, name) + ARGV[2], name)",
   },
   {
     name: 'an extension does not note when the first lease ends now',
     caughtBy:
       'looking: a look tells of the next ring and the next end of a lease: too near perhaps, never too far',
     file: 'extend',
-    from: "redis.call('HSET', META, 'lease', redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2])",
+    from: "redis.call('HSET', META, 'lease', first_lease_end())",
     to: '',
   },
   {
@@ -346,7 +411,7 @@ end`,
     name: 'a replaced task stays with its holder',
     caughtBy: 'scheduling: replace of a held task fences the claim and delivers the new body only',
     file: 'schedule',
-    from: "redis.call('ZREM', PREPARE, unpack(held))",
+    from: 'take_from_claims(held, names)',
     to: '',
   },
   {
@@ -500,8 +565,9 @@ end`,
     name: 'done is believed whatever its stamp',
     caughtBy: 'settling: a wrong stamp is stale and changes nothing',
     file: 'finish',
-    from: 'scores[i] and (scores[i] == untried or ring_of(scores[i]) == stamp)',
-    to: 'scores[i]',
+    from: 'check_held(groups)',
+    to: `for _, group in ipairs(groups) do group.name = text_of(stamps_of(group.keys)[1] or 0) end
+check_held(groups)`,
   },
   {
     name: 'a done task keeps its tags',
@@ -527,8 +593,8 @@ end`,
   {
     name: 'a claim whose tasks are all done still has a lease',
     caughtBy: 'settling: extend of a request that holds nothing is stale',
-    file: 'finish',
-    from: 'drop_if_empty(touched)',
+    file: 'shared/claims',
+    from: 'drop_claims(over, RECORDS)',
     to: '',
   },
   {
@@ -541,16 +607,19 @@ end`,
   {
     name: 'what failed before cannot be done',
     caughtBy: 'scheduling: an ended key can be scheduled again, as another task',
-    file: 'finish',
-    from: 'scores[i] == untried or ring_of(scores[i]) == stamp',
-    to: 'scores[i] == untried',
+    file: 'shared/claims',
+    from: 'held[i] = score and ring_of(score) == tonumber(group.name)',
+    to: "held[i] = score == group.name .. '000'",
+    shape: 'tasks',
   },
   {
     name: 'a retry is believed whatever its stamp',
     caughtBy: 'settling: a wrong stamp is stale and changes nothing',
     file: 'settle',
-    from: 'local isHeld = stamps[i] == tonumber(ARGV[5 * i - 2])',
-    to: 'local isHeld = stamps[i]',
+    from: 'check_held(groups)',
+    to: `for i, stamp in ipairs(stamps_of(all)) do names[i] = stamp and text_of(stamp) or names[i] end
+groups = groups_of(all, names)
+check_held(groups)`,
   },
   {
     name: 'a retry does not end a row of lost leases',
@@ -605,7 +674,7 @@ end`,
     name: 'a claim whose tasks are all settled still has a lease',
     caughtBy: 'settling: extend of a request that holds nothing is stale',
     file: 'settle',
-    from: 'drop_if_empty(touched)',
+    from: 'release(groups)',
     to: '',
   },
   {
@@ -703,8 +772,8 @@ end`,
     name: 'a start is recorded without a check of its holder',
     caughtBy: 'rescue: begin is refused when the claim is not held',
     file: 'begin',
-    from: 'if stamps_of({ key })[1] ~= stamp then return { now, 0 } end',
-    to: 'if stamps_of({ key })[1] ~= stamp then return { now, 1 } end',
+    from: 'if held_flags({ group }, 1) then return { now, 0 } end',
+    to: 'if held_flags({ group }, 1) then return { now, 1 } end',
   },
   {
     name: 'a start is not recorded',
@@ -731,7 +800,7 @@ end`,
     name: 'a wake is told, and the next ring not noted',
     caughtBy: 'waking: a new task wakes when it is the next of its cell, and not when it is later',
     file: 'shared/cell',
-    from: "redis.call('HSET', META, 'next', put_ring, 'format', FORMAT)",
+    from: "redis.call('HSET', META, 'next', put_ring, 'format', format)",
     to: '',
   },
   {

@@ -22,6 +22,9 @@ it('all keys of cells and of the board have the types of the tables', async () =
     await liveOf(timetable)
     const { board } = timetable
     await board.beat(card('a'))
+    // From now on it is known that there is no older node, and claims are records.
+    await timetable.schedule('t', [entry('recorded')], 0)
+    await timetable.claim(AT, { ...LANES, req: 'record', leaseMs: 60_000 })
     await board.create('t', 16, 'key')
     await changed(board, 't', 0)
     await board.putToken(token('a'))
@@ -50,9 +53,10 @@ function keysOf(tag: string, types: Readonly<Record<string, string>>): Record<st
   return Object.fromEntries(keys.map(([name, type]) => [`${tag}:${name}`, type]))
 }
 
-/** Leaves a task in every state: waiting in each lane, suspect, held, held and cancelled, tried, dead. */
-async function liveOf(timetable: RedisTimetable): Promise<void> {
-  const entry = (key: string, over: Partial<NewEntry> = {}): NewEntry => ({
+const LANES = { limit: 10, from: 'lanes', wholePrefixes: false } as const
+
+function entry(key: string, over: Partial<NewEntry> = {}): NewEntry {
+  return {
     key,
     cell: 0,
     body: '{}',
@@ -61,9 +65,12 @@ async function liveOf(timetable: RedisTimetable): Promise<void> {
     tags: null,
     onConflict: 'replace',
     ...over,
-  })
-  const claim = (req: string, leaseMs: number) =>
-    timetable.claim(AT, { req, limit: 10, leaseMs, from: 'lanes', wholePrefixes: false })
+  }
+}
+
+/** Leaves a task in every state: waiting in each lane, suspect, held, held and cancelled, tried, dead. */
+async function liveOf(timetable: RedisTimetable): Promise<void> {
+  const claim = (req: string, leaseMs: number) => timetable.claim(AT, { ...LANES, req, leaseMs })
   await timetable.schedule('t', [entry('suspect')], 0)
   // Two leases lost in a row make a suspect. A lease of 0 ms is over at once; the rescue puts the task off a little.
   const deadlineMs = performance.now() + 10_000

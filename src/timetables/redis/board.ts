@@ -29,17 +29,18 @@ export class RedisBoard implements Board {
   }
 
   async beat(card: NodeCard): Promise<BeatReply> {
-    const { caller, keys } = this.#parts
-    const args = [card.id, String(card.edition), JSON.stringify(card)]
+    const { caller, keys, nodeFormats } = this.#parts
+    const args = [card.id, String(card.edition), nodeFormats.cardText(card)]
     const [nowMs, revision, all] = await caller.run<[string, string[]]>('board/beat', keys.board, args)
     const heartbeats: Heartbeat[] = []
     for (let i = 0; i + 1 < all.length; i += 2) heartbeats.push(heartbeatOf(all[i]!, all[i + 1]!, nowMs))
+    nodeFormats.beaten(heartbeats.map(({ id }) => id))
     return { heartbeats, revision, nowMs }
   }
 
   async cards(): Promise<NodeCard[]> {
     const texts = await this.#command(['HVALS', this.#parts.keys.board.cards], 'board/cards')
-    return texts.map((text) => JSON.parse(text) as NodeCard)
+    return texts.map((text) => this.#parts.nodeFormats.read(text))
   }
 
   async leave(id: string): Promise<void> {

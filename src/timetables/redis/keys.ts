@@ -15,14 +15,18 @@ import { CELLS } from '../../values/cell.ts'
  * |          |         |                                                   | removed by schedule, cancel, reschedule, |
  * |          |         |                                                   | claim, hints/put, hints/cancel,          |
  * |          |         |                                                   | hints/drop                               |
- * | prepare  | zset    | held tasks: key → stamp * 1000 + failures         | put by claim; removed by finish, settle, |
- * |          |         |                                                   | schedule, rescue, hints/put, hints/drop  |
- * | leases   | zset    | stamp → end of the lease in ms                    | put by claim, extend; removed by scripts |
- * |          |         |                                                   | that end the last task of a claim        |
  * | claims   | hash    | request id → stamp; stamp → request id; 'm' +     | put by claim; removed by scripts that    |
- * |          |         | stamp → members of the claim, as MessagePack;     | end the last task of a claim             |
+ * |          |         | stamp → members of the claim, as MessagePack;     | end the last task of a claim;            |
+ * |          |         | 'k' + stamp → keys that a record still holds;     | changed by scripts that end a task       |
  * |          |         | 'poisoned' → poisoned keys separated by line      | put by rescue; removed by claim          |
  * |          |         | ends, for the reply of the next claim             |                                          |
+ * | records  | zset    | leases of the claims that are records: stamp →    | put by claim, extend; removed by scripts |
+ * |          |         | end of the lease in ms                            | that end the last task of a claim        |
+ * | prepare  | zset    | tasks held by claims that are no records          | put by claim; removed by finish, settle, |
+ * |          |         | (lua/shared/claims.lua):                          | schedule, rescue, hints/put, hints/drop  |
+ * |          |         | key → stamp * 1000 + failures                     |                                          |
+ * | leases   | zset    | their leases: stamp → end of the lease in ms      | put by claim, extend; removed by scripts |
+ * |          |         |                                                   | that end the last task of a claim        |
  * | pool     | hash    | every live task, but no hints: key → body         | put by schedule, replay; removed by      |
  * |          |         | (body.ts)                                         | cancel, finish, settle, rescue           |
  * | tries    | hash    | key → earlier claims (lua/shared/tries.lua),      | put by begin, settle, rescue,            |
@@ -58,9 +62,10 @@ export const CELL_KEY_TYPES = {
   normal: 'zset',
   low: 'zset',
   suspects: 'zset',
+  claims: 'hash',
+  records: 'zset',
   prepare: 'zset',
   leases: 'zset',
-  claims: 'hash',
   pool: 'hash',
   tries: 'hash',
   tags: 'zset',

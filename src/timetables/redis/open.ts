@@ -8,6 +8,7 @@ import { Connection } from './connection.ts'
 import { RedisHintTable } from './hint-table.ts'
 import { Keys } from './keys.ts'
 import { LateHintTable } from './late-hint-table.ts'
+import { NodeFormats } from './node-formats.ts'
 import { checkRedisOptions, type RedisOptions } from './options.ts'
 import { RecordClock } from '../../lib/record-clock.ts'
 import { Replicas } from './replicas.ts'
@@ -37,7 +38,7 @@ export async function openRedis(
   settings: RedisSettings,
   surroundings: RedisSurroundings,
 ): Promise<RedisTimetable> {
-  const { timetable } = await connect(given, settings, surroundings, checkServer, 'warn')
+  const { timetable } = await connect(given, settings, surroundings, checkServer, 'warn', 'tasks')
   return timetable
 }
 
@@ -51,7 +52,7 @@ export async function openRedisHints(
   surroundings: RedisSurroundings,
 ): Promise<RedisHintTable> {
   const settings = { prefix, callTimeoutMs, waitReplicas: 0 }
-  const { timetable, parts } = await connect(given, settings, surroundings, checkHintServer, 'info')
+  const { timetable, parts } = await connect(given, settings, surroundings, checkHintServer, 'info', 'hints')
   return new RedisHintTable(timetable, parts)
 }
 
@@ -87,6 +88,8 @@ async function connect(
    * and the end of an outage. 'info' for a hint table: the store logs when it falls back to the ledger, and its return.
    */
   level: 'warn' | 'info',
+  /** What the cells have: tasks, or hints of a ledger. */
+  what: 'tasks' | 'hints',
 ): Promise<{ timetable: RedisTimetable; parts: RedisParts }> {
   const options = checkRedisOptions(given, callTimeoutMs)
   const { where, lookMs, assumeNoEviction } = options
@@ -135,7 +138,24 @@ async function connect(
         { redis: where, waitReplicas },
         'fewer replicas are connected than waitReplicas requires: writes will fail with unknown-outcome',
       )
-    const parts = { caller, writer, replicas, batcher, wakes, keys, recordClock, random, lookMs, close }
+    const nodeFormats = new NodeFormats()
+    // Records of hints need no agreement of all nodes: an older node that does not see them may put or drop a hint that
+    // is held, and the ledger decides when the key rings.
+    const claimShape = what === 'hints' ? () => 'hints' as const : () => nodeFormats.shape
+    const parts = {
+      caller,
+      writer,
+      replicas,
+      batcher,
+      wakes,
+      keys,
+      recordClock,
+      random,
+      lookMs,
+      claimShape,
+      nodeFormats,
+      close,
+    }
     const timetable = new RedisTimetable(parts)
     // Read Redis's clock before the first write, because the creation time of a task is computed from the last reading.
     await timetable.nowMs()

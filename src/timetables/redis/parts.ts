@@ -3,6 +3,7 @@ import type { RecordClock } from '../../lib/record-clock.ts'
 import type { Random } from '../../random.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
+import type { ClaimShape, NodeFormats } from './node-formats.ts'
 import type { Replicas } from './replicas.ts'
 import type { Wakes } from './wakes.ts'
 
@@ -22,5 +23,9 @@ export interface RedisParts {
   readonly recordClock: RecordClock
   readonly random: Random
   readonly lookMs: number
+  /** Returns the shape in which a claim is to be stored. */
+  readonly claimShape: () => ClaimShape
+  /** What the nodes on the board can read. */
+  readonly nodeFormats: NodeFormats
   readonly close: () => Promise<void>
 }

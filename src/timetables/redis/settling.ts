@@ -18,7 +18,9 @@ type Way = 'done' | 'obsolete' | 'other'
 
 /**
  * Returns the script calls in rounds. The calls of one round may run in any order. Each round starts after the previous
- * round. If a key occurs twice, its second settlement is in a later round, so that the second one is stale.
+ * round. If a key occurs twice, its second settlement is in a later round, so that the second one is stale. Leaves out
+ * a key with a line end: no task has such a key, but a client may send one, and in a record (lua/shared/claims.lua) it
+ * would look like two keys.
  */
 export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][] {
   type OpenPiece = { way: Way; settlements: Settlement[]; indexes: number[] }
@@ -28,6 +30,7 @@ export function settleRounds(settlements: readonly Settlement[]): SettlePiece[][
   let keys = new Set<string>()
   for (let index = 0; index < settlements.length; index++) {
     const settlement = settlements[index] as Settlement
+    if (settlement.key.includes('\n')) continue
     if (keys.has(settlement.key)) {
       keys = new Set()
       open = new Map()

@@ -29,7 +29,7 @@ import type { ScriptName } from './scripts.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { TaskReads } from './task-reads.ts'
 import { UserWrites } from './user-writes.ts'
-import { claimedTask } from './views.ts'
+import { claimedTasks } from './views.ts'
 
 /** `look` reads Redis's clock again if the last reading is older than this. */
 const CLOCK_AGE_MAX_MS = 1_000
@@ -89,14 +89,13 @@ export class RedisTimetable implements TaskStore {
     const most = Math.min(limit, BATCH_MAX)
     const seed = String(this.#parts.random.fraction())
     const bytesMax = String(BATCH_BYTES_MAX)
-    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', seed, bytesMax]
+    const shape = this.#parts.claimShape()
+    const args = [req, String(most), String(leaseMs), from, wholePrefixes ? '1' : '0', seed, bytesMax, shape]
     const [nowMs, stamp, nextRing, nextSuspect, leaseEndIn, rescued, poisoned, keys, scores, bodies, tries] =
       await this.#run<ClaimReply>('claim', topic, cell, args)
     return {
       stamp,
-      tasks: keys.map((key, i) =>
-        claimedTask(topic, key, stamp, scores[i] ?? '0', bodies[i] ?? null, tries[i]),
-      ),
+      tasks: claimedTasks(topic, stamp, keys, scores, bodies, tries),
       nowMs,
       nextRingMs: orNull(nextRing),
       nextSuspectMs: orNull(nextSuspect),
@@ -141,7 +140,7 @@ export class RedisTimetable implements TaskStore {
   }
 
   async settle({ topic, cell }: CellAddress, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
-    const answers = new Array<SettleAnswer>(settlements.length)
+    const answers = new Array<SettleAnswer>(settlements.length).fill('stale')
     const send = async (piece: SettlePiece) => {
       const [, row] = await this.#run<[string]>(scriptOf(piece), topic, cell, settleArgs(piece))
       settleAnswers(row, piece.indexes.length).forEach((answer, i) => {
@@ -225,9 +224,9 @@ type ClaimReply = [
   leaseEndIn: number,
   rescued: number,
   poisoned: string,
-  keys: string[],
-  scores: string[],
-  bodies: (string | null)[],
+  keys: string,
+  scores: string,
+  bodies: string,
   tries: (string | null)[],
 ]
 

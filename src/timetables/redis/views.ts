@@ -51,15 +51,34 @@ export function viewOf(topic: string, key: string, found: FoundTask): EntryView 
   }
 }
 
-export function claimedTask(
+/** BODY_END of lua/claim.lua. */
+const BODY_END = '\x1e'
+
+/** Returns the tasks in the reply of lua/claim.lua. */
+export function claimedTasks(
+  topic: string,
+  stamp: number,
+  keysText: string,
+  scoresText: string,
+  bodiesText: string,
+  tries: readonly (string | null)[],
+): ClaimedTask[] {
+  if (keysText === '') return []
+  const keys = keysText.slice(1).split('\n')
+  const scores = scoresText.split(' ')
+  const bodies = bodiesText.split(BODY_END)
+  return keys.map((key, i) => claimedTask(topic, key, stamp, scores[i] ?? '0', bodies[i] ?? '', tries[i]))
+}
+
+function claimedTask(
   topic: string,
   key: string,
   stamp: number,
   score: string,
-  text: string | null,
+  text: string,
   triesText: string | null | undefined,
 ): ClaimedTask {
-  const body = decodeBody(text ?? '')
+  const body = decodeBody(text)
   const ringMs = ringMsOf(score)
   if (triesText === null || triesText === undefined)
     return {

@@ -210,7 +210,7 @@ const cases: readonly HintCase<RedisHintHarness>[] = [
         const lanes = [lane, 'meta']
         expect(await keyNames(harness)).toEqual(lanes.toSorted())
         const returned = await holdFrom(harness, 'a', lane)
-        expect(await keyNames(harness)).toEqual(['claims', 'leases', 'meta', 'prepare'])
+        expect(await keyNames(harness)).toEqual(['claims', 'meta', 'records'])
         await settle(harness, 'a', returned, RETURN)
         expect(await keyNames(harness)).toEqual(lanes.toSorted())
         const stamp = await holdFrom(harness, 'a', lane)

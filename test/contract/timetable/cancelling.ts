@@ -109,6 +109,21 @@ export const cancelling = theme('cancelling', [
     },
   },
   {
+    name: 'one call on one cell: many that are held by several claims, and one that is not',
+    async run(harness) {
+      const keys = keysOfOneCell(31)
+      const [first = ''] = keys
+      await scheduleAll(harness, keys.slice(0, 30))
+      for (let n = 0; n < 3; n++) expect((await claim(harness, first, { limit: 10 })).tasks).toHaveLength(10)
+      const cancelled = await harness.timetable.cancel(
+        harness.topic,
+        keys.map((key) => place(key)),
+      )
+      expect(cancelled).toEqual([...keys.slice(0, 30).map(() => 'in-flight'), 'not-found'])
+      await expectCounts(harness, { claimed: 30 })
+    },
+  },
+  {
     name: 'one call answers for each place, in order, over many cells',
     async run(harness) {
       for (const key of ['a', 'c', 'd']) await schedule(harness, key)

@@ -1,4 +1,5 @@
 import { expect } from 'vitest'
+import type { SettleOutcome } from '../../../src/timetable.ts'
 import {
   claim,
   DEAD,
@@ -19,6 +20,7 @@ import {
   now,
   place,
   rescue,
+  RESCUE_SPREAD_MS,
   RETURN,
   retryIn,
   schedule,
@@ -268,6 +270,20 @@ export const settling = theme('settling', [
     },
   },
   {
+    name: 'a settle of two keys in one text is stale and changes nothing',
+    async run(harness) {
+      const keys = keysOfOneCell(3)
+      const [a = ''] = keys
+      await scheduleAll(harness, keys, { atMs: await now(harness) })
+      const { stamp, tasks } = await claim(harness, a)
+      const together = keysOf(tasks).slice(0, 2).join('\n')
+      const settlements = [DONE, retryIn(FAR_MS)].map((outcome) => ({ key: together, stamp, outcome }))
+      const at = { topic: harness.topic, cell: place(a).cell }
+      expect(await harness.timetable.settle(at, settlements)).toEqual(['stale', 'stale'])
+      for (const key of keys) expect(await settle(harness, key, stamp, DONE)).toBe('settled')
+    },
+  },
+  {
     name: 'one call settles many tasks of a cell, each for itself, and answers in order',
     async run(harness) {
       const keys = keysOfOneCell(6)
@@ -285,6 +301,52 @@ export const settling = theme('settling', [
       ])
       expect(answers).toEqual(['settled', 'stale', 'settled', 'stale', 'settled', 'settled', 'settled'])
       await expectBooks(harness, { scheduled: 6, done: 1, claimed: 1, pending: 2, dead: 1, obsolete: 1 })
+    },
+  },
+  {
+    name: 'a claim that is settled in pieces holds exactly the rest, until its lease ends',
+    async run(harness) {
+      const keys = keysOfOneCell(60)
+      const [first = ''] = keys
+      const at = { topic: harness.topic, cell: place(first).cell }
+      await scheduleAll(harness, keys, { atMs: await now(harness) })
+      const request = { req: newRequest(), limit: 60 }
+      const { stamp, tasks } = await claim(harness, first, request)
+      let rest = keysOf(tasks)
+      expect(rest.toSorted()).toEqual(keys)
+      const settleSome = async (some: readonly string[], outcome: SettleOutcome = DONE) => {
+        const settlements = some.map((key) => ({ key, stamp, outcome }))
+        expect(await harness.timetable.settle(at, settlements)).toEqual(some.map(() => 'settled'))
+        // The same again changes nothing.
+        expect(await harness.timetable.settle(at, settlements)).toEqual(some.map(() => 'stale'))
+        rest = rest.filter((key) => !some.includes(key))
+        expect(keysOf((await claim(harness, first, request)).tasks)).toEqual(rest)
+        expect((await harness.timetable.counts(harness.topic)).claimed).toBe(rest.length)
+      }
+      const every = (n: number, from = 0) => rest.filter((_, i) => i % n === from)
+      await settleSome(rest.slice(0, 10))
+      await settleSome(rest.slice(20, 25))
+      await settleSome(rest.slice(-1))
+      await settleSome(rest.slice(7, 8), retryIn(FAR_MS))
+      await settleSome(every(12).toReversed())
+      await settleSome(every(3, 1).toReversed())
+      await settleSome(every(4).toReversed(), snoozeFor(FAR_MS))
+      // One of them is not held: the others are.
+      const [one = '', two = '', three = ''] = rest
+      const mixed = [three, keys.find((key) => !rest.includes(key)) ?? '', one]
+      const answers = await harness.timetable.settle(
+        at,
+        mixed.map((key) => ({ key, stamp, outcome: DONE })),
+      )
+      expect(answers).toEqual(['settled', 'stale', 'settled'])
+      rest = rest.filter((key) => key !== one && key !== three)
+      expect(rest).toContain(two)
+      expect(rest.length).toBeGreaterThan(10)
+      await shortenLease(harness, first, request.req)
+      await leaseEnds(harness)
+      expect((await rescue(harness, first)).rescued).toBe(rest.length)
+      await harness.advance(2 * RESCUE_SPREAD_MS)
+      expect(keysOf((await claim(harness, first, { limit: 60 })).tasks).toSorted()).toEqual(rest.toSorted())
     },
   },
   {

@@ -9,7 +9,9 @@
 --@include cell tries claims
 
 local key, stamp = ARGV[1], tonumber(ARGV[2])
-if stamps_of({ key })[1] ~= stamp then return { now, 0 } end
+local group = { name = ARGV[2], keys = { key } }
+check_held({ group })
+if held_flags({ group }, 1) then return { now, 0 } end
 local _, score_of = places_of(ARGV[2], { [key] = true })
 local tries = read_tries(redis.call('HGET', TRIES, key), ring_of(score_of[key]), stamp)
 tries.started = stamp

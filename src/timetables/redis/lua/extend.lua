@@ -5,10 +5,11 @@
 -- ARGV        request id of the claim, lease in ms
 -- Reply       now, 1 extended | 0 the claim holds no task any more
 -- Repeatable  yes
---@include cell
+--@include cell claims
 
 local name = redis.call('HGET', CLAIMS, ARGV[1])
 if not name then return { now, 0 } end
-redis.call('ZADD', LEASES, 'XX', now + ARGV[2], name)
-redis.call('HSET', META, 'lease', redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2])
+local leases = redis.call('ZSCORE', RECORDS, name) and RECORDS or LEASES
+redis.call('ZADD', leases, 'XX', now + ARGV[2], name)
+redis.call('HSET', META, 'lease', first_lease_end())
 return { now, 1 }

@@ -10,18 +10,25 @@
 --@include cell claims
 
 local keys, stamps = cmsgpack.unpack(ARGV[2])
-local scores = redis.call('ZMSCORE', PREPARE, unpack(keys))
-local held, touched, answers, at = {}, {}, {}, 0
-for group = 1, #stamps, 2 do
-  local stamp = tonumber(stamps[group])
-  local untried = stamps[group] .. '000'
-  touched[stamp] = true
-  for i = at + 1, at + stamps[group + 1] do
-    local is_held = scores[i] and (scores[i] == untried or ring_of(scores[i]) == stamp)
-    if is_held then held[#held + 1] = keys[i] end
-    answers[i] = is_held and '1' or '0'
+local groups
+if #stamps == 2 then
+  -- All keys are of one claim.
+  groups = { { name = stamps[1], keys = keys } }
+else
+  local names = {}
+  for run = 1, #stamps, 2 do
+    for _ = 1, stamps[run + 1] do names[#names + 1] = stamps[run] end
   end
-  at = at + stamps[group + 1]
+  groups = groups_of(keys, names)
+end
+check_held(groups)
+local held, answers, flags = keys, {}, held_flags(groups, #keys)
+if flags then
+  held = {}
+  for i, key in ipairs(keys) do
+    answers[i] = flags[i] and '1' or '0'
+    if flags[i] then held[#held + 1] = key end
+  end
 end
 if #held > 0 then
   -- Most cells have none of these Redis keys. One EXISTS saves them three commands.
@@ -30,9 +37,9 @@ if #held > 0 then
     redis.call('HDEL', TRIES, unpack(held))
     redis.call('SREM', MARKS, unpack(held))
   end
-  redis.call('ZREM', PREPARE, unpack(held))
-  redis.call('HDEL', POOL, unpack(held))
-  drop_if_empty(touched)
+  -- Hints have no bodies.
+  if redis.call('EXISTS', POOL) == 1 then redis.call('HDEL', POOL, unpack(held)) end
+  release(groups)
   count(ARGV[1], #held)
 end
-return { now, #held == #keys and '' or table.concat(answers) }
+return { now, table.concat(answers) }

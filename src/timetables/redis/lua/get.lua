@@ -17,8 +17,13 @@ local tries_of = redis.call('HMGET', TRIES, unpack(keys))
 local graves = redis.call('HMGET', GRAVES, unpack(keys))
 local letters, scores, stamps = {}, {}, {}
 if not only_dead then
-  letters, scores = waiting(keys)
-  stamps = stamps_of(keys)
+  local elsewhere
+  letters, scores, elsewhere = waiting(keys)
+  local left = {}
+  for at, i in ipairs(elsewhere) do left[at] = keys[i] end
+  if #left > 0 then
+    for at, stamp in ipairs(stamps_of(left)) do stamps[elsewhere[at]] = stamp end
+  end
 end
 local found = {}
 for i, key in ipairs(keys) do

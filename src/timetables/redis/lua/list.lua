@@ -63,6 +63,10 @@ else
       stamp_of[held[i]] = stamp
       stamps[stamp] = true
     end
+    each_record(function(name, text)
+      stamps[name] = true
+      for key in each_key(text) do stamp_of[key] = name end
+    end)
     for stamp in pairs(stamps) do
       each_member(stamp, function(key, _, score)
         if stamp_of[key] == stamp then found[#found + 1], found[#found + 2] = key, score end

@@ -80,21 +80,20 @@ if fresh < #keys then
   end
   leave_lanes(old, in_letters)
   if #elsewhere > 0 then
-    local left, held, touched = {}, {}, {}
+    local left, held, names = {}, {}, {}
     for at, i in ipairs(elsewhere) do left[at] = keys[i] end
     for at, stamp in ipairs(stamps_of(left)) do
       if stamp then
         answers[position(elsewhere[at])] = 'f'
         held[#held + 1] = left[at]
         old[#old + 1] = left[at]
-        touched[stamp] = true
+        names[#names + 1] = text_of(stamp)
         fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), left[at]
       end
     end
     if #held > 0 then
-      redis.call('ZREM', PREPARE, unpack(held))
+      take_from_claims(held, names)
       redis.call('SREM', MARKS, unpack(held))
-      drop_if_empty(touched)
     end
   end
   if #old > 0 then redis.call('HDEL', TRIES, unpack(old)) end

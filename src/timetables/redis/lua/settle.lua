@@ -12,27 +12,27 @@
 --@include cell tries claims lanes bury
 
 local n = tonumber(ARGV[1])
-local all = {}
-for i = 1, n do all[i] = ARGV[5 * i - 3] end
-local stamps = stamps_of(all)
+local all, names = {}, {}
+for i = 1, n do all[i], names[i] = ARGV[5 * i - 3], ARGV[5 * i - 2] end
+local groups = groups_of(all, names)
+check_held(groups)
+local flags = held_flags(groups, n)
 local answers, held = {}, {}
 for i = 1, n do
-  local isHeld = stamps[i] == tonumber(ARGV[5 * i - 2])
-  answers[i] = isHeld and '1' or '0'
-  if isHeld then held[#held + 1] = i end
+  local is_held = not flags or flags[i]
+  answers[i] = is_held and '1' or '0'
+  if is_held then held[#held + 1] = i end
 end
 if #held == 0 then return { now, table.concat(answers) } end
 
-local keys, touched = {}, {}
+local keys, wanted_of = {}, {}
 for at, i in ipairs(held) do
   keys[at] = all[i]
-  touched[stamps[i]] = touched[stamps[i]] or {}
-  touched[stamps[i]][all[i]] = true
+  wanted_of[names[i]] = wanted_of[names[i]] or {}
+  wanted_of[names[i]][all[i]] = true
 end
 local letter_of, score_of = {}, {}
-for stamp, wanted in pairs(touched) do
-  letter_of[stamp], score_of[stamp] = places_of(text_of(stamp), wanted)
-end
+for name, wanted in pairs(wanted_of) do letter_of[name], score_of[name] = places_of(name, wanted) end
 local tries_of = redis.call('HMGET', TRIES, unpack(keys))
 local marked = redis.call('SMISMEMBER', MARKS, unpack(keys))
 local bodies = redis.call('HMGET', POOL, unpack(keys))
@@ -48,8 +48,8 @@ end
 
 for at, i in ipairs(held) do
   local key, kind, number, text = keys[at], ARGV[5 * i - 1], ARGV[5 * i], ARGV[5 * i + 1]
-  local letter, score = letter_of[stamps[i]][key], score_of[stamps[i]][key]
-  local tries = read_tries(tries_of[at], ring_of(score), stamps[i])
+  local letter, score = letter_of[names[i]][key], score_of[names[i]][key]
+  local tries = read_tries(tries_of[at], ring_of(score), tonumber(names[i]))
   if kind == 'dead' then
     if string.byte(text) == 49 then tries.failures = tries.failures + 1 end
     tries.deliveries = tries.deliveries + 1
@@ -76,12 +76,11 @@ for at, i in ipairs(held) do
   end
 end
 
-redis.call('ZREM', PREPARE, unpack(keys))
+release(groups)
 if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
 enter_lanes(added)
 forget(cancelled)
 count('cancelled', #cancelled)
 bury(deaths)
-drop_if_empty(touched)
 tell_rings()
 return { now, table.concat(answers) }

@@ -5,9 +5,9 @@
 -- ARGV        none
 -- Reply       now, count, first ring (-1 if no hint waits)
 -- Repeatable  yes: reads only
---@include cell
+--@include cell claims
 
-local size, head = redis.call('ZCARD', PREPARE), nil
+local size, head = count_held(), nil
 for _, lane in pairs(LANE_OF) do
   size = size + redis.call('ZCARD', lane)
   local first = redis.call('ZRANGE', lane, 0, 0, 'WITHSCORES')[2]

@@ -11,6 +11,6 @@
 if not epoch then
   epoch = ARGV[1]
   redis.call('HDEL', META, 'filled')
-  redis.call('HSET', META, 'epoch', epoch, 'server', server, 'format', FORMAT)
+  redis.call('HSET', META, 'epoch', epoch, 'server', server, 'format', format)
 end
 return { now, epoch, filled }

@@ -6,12 +6,15 @@
 -- ARGV        cursor ('' to start): a lane's letter and the ZSCAN cursor within it
 -- Reply       now, next cursor ('' at the end), keys
 -- Repeatable  yes: reads only
---@include cell
+--@include cell claims
 
 local PAGE = 1000
 local AFTER = { h = 'n', n = 'l', l = 's' }
 local letter, cursor = string.match(ARGV[1] == '' and 'h0' or ARGV[1], '^(%a)(%d+)$')
 local keys = redis.call('ZRANGE', PREPARE, 0, -1)
+each_record(function(_, text)
+  for key in each_key(text) do keys[#keys + 1] = key end
+end)
 repeat
   local page = redis.call('ZSCAN', LANE_OF[letter], cursor, 'COUNT', PAGE)
   local found = page[2]

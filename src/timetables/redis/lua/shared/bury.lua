@@ -5,7 +5,7 @@ local GRAVES_MAX = 15625
 local GRAVE_AGE_MAX_MS = 30 * 86400000
 
 -- Moves tasks to the dead tasks. `deaths` is a list of { key, tries, cause }. The caller removes the tasks from the
--- lanes and from PREPARE. The bodies must still be in POOL.
+-- lanes and from their claims. The bodies must still be in POOL.
 local function bury(deaths)
   if #deaths == 0 then return end
   local keys, graves, died = {}, {}, {}

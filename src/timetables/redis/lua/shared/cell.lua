@@ -1,11 +1,13 @@
 -- Included by every script that works on a cell. Contains the keys of the cell (types and contents: keys.ts), the time,
 -- the check of the format, and the notification of consumers when the next ring becomes earlier.
 local HIGH, NORMAL, LOW, SUSPECTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local PREPARE, LEASES, CLAIMS = KEYS[5], KEYS[6], KEYS[7]
-local POOL, TRIES, TAGS, MARKS = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local DEAD, GRAVES, META, CHANNEL = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local CLAIMS, RECORDS, PREPARE, LEASES = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local POOL, TRIES, TAGS, MARKS = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local DEAD, GRAVES, META, CHANNEL = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 
-local FORMAT = 1
+-- The highest format of a cell that these scripts can read. A cell begins with format 1. In format 2, claims are records
+-- (shared/claims.lua), which older scripts would not see.
+local FORMAT_MAX = 2
 local LAST_INSTANT_MS = 9007199254739
 local FAILURES_MAX = 999
 
@@ -20,8 +22,9 @@ local now = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 -- fields because a suspect may wait long after its ring time. In a shared field, that old time would be earlier than
 -- any new ring, and no new ring would wake the consumers.
 local meta = redis.call('HMGET', META, 'format', 'next', 'suspect')
-if meta[1] and tonumber(meta[1]) > FORMAT then
-  return redis.error_reply('TOCSINFORMAT ' .. meta[1])
+local format = meta[1] or '1'
+if tonumber(format) > FORMAT_MAX then
+  return redis.error_reply('TOCSINFORMAT ' .. format)
 end
 
 local function ring_of(score)
@@ -69,11 +72,11 @@ end
 local function tell_rings()
   local sooner
   if put_ring and not (meta[2] and put_ring >= tonumber(meta[2])) then
-    redis.call('HSET', META, 'next', put_ring, 'format', FORMAT)
+    redis.call('HSET', META, 'next', put_ring, 'format', format)
     sooner = put_ring
   end
   if put_suspect and not (meta[3] and put_suspect >= tonumber(meta[3])) then
-    redis.call('HSET', META, 'suspect', put_suspect, 'format', FORMAT)
+    redis.call('HSET', META, 'suspect', put_suspect, 'format', format)
     sooner = math.min(sooner or put_suspect, put_suspect)
   end
   if sooner then redis.call('SPUBLISH', CHANNEL, string.format('wake %.0f %.0f', sooner, now)) end
@@ -121,7 +124,7 @@ local function untag(keys)
 end
 
 -- Deletes the body, the tags, the tries (shared/tries.lua) and the mark as cancelled of tasks that ended or died. The
--- caller removes the tasks from the lanes and from PREPARE.
+-- caller removes the tasks from the lanes and from their claims.
 local function forget(keys)
   if #keys == 0 then return end
   untag(keys)

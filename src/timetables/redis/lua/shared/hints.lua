@@ -1,4 +1,4 @@
--- Hints: the keys and ring times of a ledger's tasks. Hints are in the lanes and in PREPARE, like tasks. They have no
+-- Hints: the keys and ring times of a ledger's tasks. Hints are in the lanes and in claims, like tasks. They have no
 -- bodies: the ledger has the bodies.
 
 -- Removes hints from the lanes, with their tries (shared/tries.lua) and their marks as cancelled.
@@ -16,18 +16,15 @@ end
 -- Removes waiting and held hints. Returns a flat list of the stamps and keys of the held hints, for tell_fence, which
 -- notifies the lease holders.
 local function take_out(keys)
-  local held, touched, fenced = {}, {}, {}
+  local held, names, fenced = {}, {}, {}
   for i, stamp in ipairs(stamps_of(keys)) do
     if stamp then
       held[#held + 1] = keys[i]
-      touched[stamp] = true
+      names[#names + 1] = text_of(stamp)
       fenced[#fenced + 1], fenced[#fenced + 2] = text_of(stamp), keys[i]
     end
   end
   leave(keys)
-  if #held > 0 then
-    redis.call('ZREM', PREPARE, unpack(held))
-    drop_if_empty(touched)
-  end
+  if #held > 0 then take_from_claims(held, names) end
   return fenced
 end

@@ -13,25 +13,20 @@ local spread
 -- delays.
 local function rescue(claims_max, seed)
   local rescued = 0
-  local expired = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
-  for _, name in ipairs(expired) do
+  local expired = redis.call('ZRANGE', RECORDS, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max)
+  local records = #expired
+  if records < claims_max then
+    local others = redis.call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', 0, claims_max - records)
+    for i, name in ipairs(others) do expired[records + i] = name end
+  end
+  for at, name in ipairs(expired) do
     local stamp = tonumber(name)
-    local keys, letters, rings = {}, {}, {}
-    each_member(name, function(key, letter, score)
-      keys[#keys + 1], letters[#letters + 1], rings[#rings + 1] = key, letter, ring_of(score)
-    end)
-    if #keys == 0 then
-      -- The claim's record is missing. No script deletes the record of a claim that holds tasks, so something else did.
-      -- Find the tasks in PREPARE.
-      keys = redis.call('ZRANGE', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX, 'BYSCORE', 'LIMIT', 0, 1000)
-      for i = 1, #keys do letters[i], rings[i] = 'n', now end
-    end
-    local held, letter_of, ring_of_key = {}, {}, {}
-    for i, held_under in ipairs(#keys > 0 and stamps_of(keys) or {}) do
-      if held_under == stamp then
-        held[#held + 1] = keys[i]
-        letter_of[keys[i]], ring_of_key[keys[i]] = letters[i], rings[i]
-      end
+    local held, letters, scores = held_members(name)
+    if #held == 0 and at > records then
+      -- The claim's members are missing. No script deletes the members of a claim that holds tasks, so something else
+      -- did. Find the tasks in PREPARE.
+      held = redis.call('ZRANGE', PREPARE, stamp * 1000, stamp * 1000 + FAILURES_MAX, 'BYSCORE', 'LIMIT', 0, 1000)
+      for i = 1, #held do letters[i], scores[i] = 'n', now * 1000 end
     end
     if #held > 0 then
       local tries_of = redis.call('HMGET', TRIES, unpack(held))
@@ -40,13 +35,13 @@ local function rescue(claims_max, seed)
       local cancelled, deaths, tried, poisoned = {}, {}, {}, {}
       local added = { h = {}, n = {}, l = {}, s = {} }
       for i, key in ipairs(held) do
-        local tries = read_tries(tries_of[i], ring_of_key[key], stamp)
+        local tries = read_tries(tries_of[i], ring_of(scores[i]), stamp)
         spread = spread and (spread + GOLDEN) % 1 or seed
         tries.lost = tries.lost + 1
         tries.deliveries = tries.deliveries + 1
         if marked[i] == 1 then
           cancelled[#cancelled + 1] = key
-        elseif letter_of[key] == 's' and tries.started == stamp then
+        elseif letters[i] == 's' and tries.started == stamp then
           -- The suspect is poison, because begin.lua recorded that its handler was started under this claim.
           tries.error = 'its lease ran out ' .. tries.lost .. ' times in a row, the last time running alone'
           deaths[#deaths + 1] = { key = key, tries = tries, cause = 'poison' }
@@ -57,7 +52,7 @@ local function rescue(claims_max, seed)
           -- A hint has no body, so priority_of returned 'n' whatever the priority of the task. Put the hint back into
           -- the lane from which it was claimed. Exception: a hint from the suspects' lane whose lost leases do not make
           -- it a suspect goes to the normal lane. If the task is a suspect in the ledger, the ledger refuses the claim.
-          if not bodies[i] and letter == 'n' and letter_of[key] ~= 's' then letter = letter_of[key] end
+          if not bodies[i] and letter == 'n' and letters[i] ~= 's' then letter = letters[i] end
           local lane = added[letter]
           lane[#lane + 1], lane[#lane + 2] = text_of(score_at(ring, tries)), key
           tried[#tried + 1], tried[#tried + 2] = key, write_tries(tries)
@@ -65,7 +60,6 @@ local function rescue(claims_max, seed)
           rescued = rescued + 1
         end
       end
-      redis.call('ZREM', PREPARE, unpack(held))
       if #tried > 0 then redis.call('HSET', TRIES, unpack(tried)) end
       enter_lanes(added)
       forget(cancelled)
@@ -78,7 +72,12 @@ local function rescue(claims_max, seed)
         redis.call('HSET', CLAIMS, 'poisoned', table.concat(poisoned, '\n'))
       end
     end
-    drop_if_empty({ [stamp] = true })
+    if at <= records then
+      drop_claims({ name }, RECORDS)
+    else
+      if #held > 0 then redis.call('ZREM', PREPARE, unpack(held)) end
+      drop_if_empty({ name })
+    end
   end
   return rescued
 end
@@ -86,5 +85,5 @@ end
 -- Rescues all expired claims. cancel.lua and reschedule.lua call this first, because a task whose lease has expired
 -- counts as waiting.
 local function rescue_all(seed)
-  while redis.call('ZCOUNT', LEASES, '-inf', now) > 0 do rescue(16, seed) end
+  while redis.call('ZCOUNT', LEASES, '-inf', now) + redis.call('ZCOUNT', RECORDS, '-inf', now) > 0 do rescue(16, seed) end
 end
