@@ -245,6 +245,8 @@ export interface Timetable extends Looks {
    * gathers outcomes for some milliseconds.
    */
   readonly isSettleCostly: boolean
+  /** The maximum number of tasks that a bulk call passes to the store at once: `BULK_MAX` or `BATCH_MAX`. */
+  readonly bulkMax: number
 
   /** Rounds ring times up to a multiple of `mergeMs`, unless it is 0. Returns one answer per entry, in order. */
   schedule(topic: string, entries: readonly NewEntry[], mergeMs: number): Promise<ScheduleAnswer[]>

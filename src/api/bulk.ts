@@ -6,10 +6,10 @@ import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
-import { BATCH_BYTES_MAX, isBatchFull } from '../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from '../lib/batch-max.ts'
 
-/** Maximum number of batches sent and not yet answered. The store works while the next batches are prepared. */
-const UNANSWERED_MAX = 32
+/** No further batch is sent while so many tasks are unanswered. The store works while the next batches are prepared. */
+const UNANSWERED_MAX = 32 * BATCH_MAX
 /** No further batch is sent while the payloads of unanswered batches have this size or more. */
 const UNANSWERED_BYTES_MAX = 8 * BATCH_BYTES_MAX
 
@@ -20,7 +20,7 @@ export interface Batch<T> {
 }
 
 /**
- * Sends batches in order, with up to `UNANSWERED_MAX` batches and `UNANSWERED_BYTES_MAX` bytes unanswered. Passes the
+ * Sends batches in order, while fewer than `UNANSWERED_MAX` tasks and `UNANSWERED_BYTES_MAX` bytes are unanswered. Passes the
  * answers to `take` in order. After a failure, sends no more batches and waits for the answers of all sent batches.
  * Calls `take` for the batches before the first failed batch. Then throws the error.
  */
@@ -31,12 +31,14 @@ export async function pipelined<T, A>(
   take: (answer: A, items: readonly T[]) => void,
 ): Promise<void> {
   const unanswered: { batch: Batch<T>; answer: Promise<A> }[] = []
+  let count = 0
   let bytes = 0
-  const isFull = () => unanswered.length === UNANSWERED_MAX || bytes >= UNANSWERED_BYTES_MAX
+  const isFull = () => count >= UNANSWERED_MAX || bytes >= UNANSWERED_BYTES_MAX
   const takeOldest = async () => {
     const { answer, batch } = unanswered[0] as { batch: Batch<T>; answer: Promise<A> }
     take(await answer, batch.items)
     unanswered.shift()
+    count -= batch.items.length
     bytes -= batch.bytes
   }
   try {
@@ -44,6 +46,7 @@ export async function pipelined<T, A>(
       const answer = send(batch.items)
       answer.catch(ignore)
       unanswered.push({ batch, answer })
+      count += batch.items.length
       bytes += batch.bytes
       while (isFull()) await takeOldest()
       // Let timers and I/O run between two batches. A call with a single batch is not delayed.
@@ -64,61 +67,76 @@ export async function pipelined<T, A>(
 /** Items without payloads have no size. */
 const noBytes = () => 0
 
-/** Yields the items in batches. `bytesOf` returns the size of an item's payload. */
+/** Yields the items in batches of up to `max` items. `bytesOf` returns the size of an item's payload. */
 export function* batchesOf<T>(
   items: readonly T[],
+  max: number,
   bytesOf: (item: T) => number = noBytes,
 ): Generator<Batch<T>> {
-  let draft = new Draft<T>()
+  let draft = new Draft<T>(max)
   for (const item of items) {
     draft.add(item, bytesOf(item))
     if (!draft.isFull) continue
     yield draft
-    draft = new Draft()
+    draft = new Draft(max)
   }
   if (draft.items.length > 0) yield draft
 }
 
 /**
- * Converts the items of an iterable of any length, and yields them in batches. Keeps one batch in memory. `convert` may
- * throw, which ends the iteration.
+ * Converts the items of an iterable of any length, and yields them in batches of up to `max` items. Keeps one batch in
+ * memory. `convert` may throw, which ends the iteration. The items of an async iterable may come slowly: its batches have
+ * up to `BATCH_MAX` items, so that the first ones do not wait for long.
  */
 export async function* batchesOfStream<S, T>(
+  clock: Clock,
   items: Iterable<S> | AsyncIterable<S>,
+  max: number,
   convert: (item: S) => T,
   bytesOf: (item: T) => number,
 ): AsyncGenerator<Batch<T>> {
-  let draft = new Draft<T>()
+  const isPlain = Symbol.iterator in items
+  const make = () => new Draft<T>(isPlain ? max : BATCH_MAX)
+  let draft = make()
   const add = (given: S) => {
     const item = convert(given)
     draft.add(item, bytesOf(item))
   }
   // There are two loops, because `for await` over a plain iterable would await every item.
-  if (Symbol.iterator in items) {
+  if (isPlain) {
     for (const item of items) {
       add(item)
-      if (!draft.isFull) continue
-      yield draft
-      draft = new Draft()
+      if (draft.isFull) {
+        yield draft
+        draft = make()
+      } else if (draft.items.length % BATCH_MAX === 0) {
+        // Converting a large batch takes tens of milliseconds. Let timers and I/O run meanwhile.
+        await clock.turn()
+      }
     }
   } else {
     for await (const item of items) {
       add(item)
       if (!draft.isFull) continue
       yield draft
-      draft = new Draft()
+      draft = make()
     }
   }
   if (draft.items.length > 0) yield draft
 }
 
-/** A batch that grows until it has `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes. */
+/** A batch that grows until it has `max` items or `BATCH_BYTES_MAX` bytes. */
 class Draft<T> implements Batch<T> {
   readonly items: T[] = []
+  readonly #max: number
   bytes = 0
 
+  constructor(max: number) {
+    this.#max = max
+  }
+
   get isFull(): boolean {
-    return isBatchFull(this.items.length, this.bytes)
+    return this.items.length >= this.#max || this.bytes >= BATCH_BYTES_MAX
   }
 
   add(item: T, bytes: number): void {
@@ -140,7 +158,7 @@ export async function* findPlaces(
     let cursor: string | null = null
     do {
       const page = await store.find({ topic, cell }, among, what, cursor)
-      for (const { items: keys } of batchesOf(page.keys)) {
+      for (const { items: keys } of batchesOf(page.keys, BATCH_MAX)) {
         yield keys.map((key) => ({ key, cell }))
         await clock.turn()
       }

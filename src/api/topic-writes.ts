@@ -4,7 +4,6 @@ import { WriteQueue } from '../lib/write-queue.ts'
 import type { StoreTransaction, TaskStore } from '../store.ts'
 import type { Cancelled, NewTask, Rescheduled, Scheduled, When } from '../task.ts'
 import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../timetable.ts'
-import { BATCH_MAX } from '../lib/batch-max.ts'
 import { badOption, checkOptions } from '../values/options.ts'
 import { ringTime } from '../values/ring-time.ts'
 import { batchesOf, batchesOfStream, interrupted, pipelined } from './bulk.ts'
@@ -119,7 +118,7 @@ export class TopicWrites<In> {
       },
       alone: async () => {
         const all = places()
-        return this.queue.run(() => this.#cancelAll(all), all.length > BATCH_MAX)
+        return this.queue.run(() => this.#cancelAll(all), all.length > this.#parts.store.bulkMax)
       },
     })
   }
@@ -240,7 +239,7 @@ export class TopicWrites<In> {
   /** Checks every task before it writes the first task. */
   async #scheduleArray(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
     const { entries, checks } = this.#builder.all(tasks)
-    const batches = [...batchesOf(entries, payloadBytes)]
+    const batches = [...batchesOf(entries, this.#parts.store.bulkMax, payloadBytes)]
     const write = async () => {
       for (const check of checks) await check
       if (batches.length <= 1) return scheduledAll(entries, await this.#put(entries))
@@ -278,9 +277,10 @@ export class TopicWrites<In> {
     }
     // Convert each task as it is read: only the size of its JSON tells when a batch is full.
     const convert = (task: NewTask<In>) => this.#builder.at(index++, task, checks)
+    const { clock, store } = this.#parts
     try {
-      const batches = batchesOfStream(tasks, convert, payloadBytes)
-      await pipelined(this.#parts.clock, batches, put, (answers, batch) => {
+      const batches = batchesOfStream(clock, tasks, store.bulkMax, convert, payloadBytes)
+      await pipelined(clock, batches, put, (answers, batch) => {
         for (const { outcome } of answers) tally[outcome]++
         accepted += batch.length
       })
@@ -300,8 +300,9 @@ export class TopicWrites<In> {
 
   async #cancelAll(places: readonly Place[]): Promise<Cancelled[]> {
     const results: Cancelled[] = []
+    const { clock, store } = this.#parts
     const cancel = (batch: readonly Place[]) => this.store.cancel(this.#name, batch)
-    await pipelined(this.#parts.clock, batchesOf(places), cancel, (answers, batch) => {
+    await pipelined(clock, batchesOf(places, store.bulkMax), cancel, (answers, batch) => {
       for (const result of cancelledAll(batch, answers)) results.push(result)
     })
     return results

@@ -6,6 +6,13 @@
 export const BATCH_MAX = 1_000
 
 /**
+ * The maximum number of tasks of a bulk call that are passed at once to Redis, which divides them by cell into calls of up to
+ * `BATCH_MAX` tasks: of 1,000 tasks for 64 cells, a call has only 16. Other stores get `BATCH_MAX` tasks: a store in this
+ * process blocks the event loop while it writes them, and PostgreSQL does not divide them by cell.
+ */
+export const BULK_MAX = 10_000
+
+/**
  * The size of payloads at which a write or a claim is full. The task that reaches this size is the last task of the
  * call, so a call has at least one task, and exceeds this size by less than one payload. With the number of tasks as
  * the only limit, 1,000 large payloads would take 60 MB in one call, and its deadline would pass.

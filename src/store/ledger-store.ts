@@ -6,6 +6,7 @@ import type { Logger } from '../telemetry/logger.ts'
 import { type Meter, noMeter } from '../telemetry/meter.ts'
 import type { Random } from '../random.ts'
 import { Janitor } from './janitor.ts'
+import { BATCH_MAX } from '../lib/batch-max.ts'
 import { LogLimiter } from '../lib/log-limiter.ts'
 import type {
   ExtendKeys,
@@ -76,6 +77,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   readonly keepsEnded = true
   readonly lookMs: number
   readonly isSettleCostly = true
+  readonly bulkMax = BATCH_MAX
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held: HeldClaims

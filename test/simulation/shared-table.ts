@@ -1,3 +1,4 @@
+import { BULK_MAX } from '../../src/lib/batch-max.ts'
 import type { Clock } from '../../src/clock.ts'
 import { compareFrontiers } from '../../src/values/list-position.ts'
 import { NO_LEDGER, type TaskStore } from '../../src/store.ts'
@@ -119,6 +120,7 @@ export class SharedTable {
       lookMs: this.#lookMs,
       // It stands for Redis.
       isSettleCostly: true,
+      bulkMax: BULK_MAX,
       watch: (topic: string, watcher: Watcher) => this.watch(topic, watcher),
       filling: async (topic: string): Promise<Filling> => ({
         epoch: `epoch ${this.#epoch}`,

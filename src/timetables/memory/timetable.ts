@@ -1,3 +1,4 @@
+import { BATCH_MAX } from '../../lib/batch-max.ts'
 import { CELLS } from '../../values/cell.ts'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
@@ -63,6 +64,7 @@ export class MemoryTimetable implements TaskStore, HintTable {
   readonly residentMax: number
   readonly lookMs: number
   readonly isSettleCostly = false
+  readonly bulkMax = BATCH_MAX
   /**
    * The cells for which this process keeps hints, by topic. Topics that `keepOnly` does not restrict are not in this
    * map.

@@ -1,4 +1,4 @@
-import { BATCH_BYTES_MAX, BATCH_MAX } from '../../lib/batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX, BULK_MAX } from '../../lib/batch-max.ts'
 import { finiteOrNull } from '../../values/ring-time.ts'
 import type {
   Books,
@@ -43,6 +43,7 @@ export class RedisTimetable implements TaskStore {
   readonly features = NO_LEDGER
   readonly lookMs: number
   readonly isSettleCostly = true
+  readonly bulkMax = BULK_MAX
   /** The board for processes that have no ledger. It uses the connections of this timetable. */
   readonly board: RedisBoard
   readonly #parts: RedisParts
