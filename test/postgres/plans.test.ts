@@ -245,10 +245,11 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, Expected>>>> = {
     finish: FEW,
     finishUnkept: FEW,
     settle: FEW,
-    replay: FEW,
+    // Each looks through the hashes of the batches of its cell.
+    replay: { blocksMax: 600 + ROWS / 10_000 },
     purge: FEW,
     forgetEnded: PAGE,
-    forgetBatches: FEW,
+    forgetBatches: PAGE,
     forgetDead: PAGE,
   },
   read: {

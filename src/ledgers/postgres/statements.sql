@@ -1289,14 +1289,15 @@ PREPARE read_list_batches (integer, bigint, bigint, bigint, text, text, text, bi
 WITH found AS MATERIALIZED (
     SELECT * FROM tocsin.ended_batch WHERE topic = $1 AND state = 1 AND ended_ms >= $2::bigint AND due_to_ms >= $3::bigint AND due_from_ms <= $4::bigint AND (cell, id) IN (
         SELECT c.cell, c.id FROM tocsin.ended_batch c WHERE c.topic = $1 AND c.cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63)
-          AND (tocsin.key_hash($5) = ANY (c.hashes) OR tocsin.key_hash($6) = ANY (c.hashes))) ORDER BY ended_ms FETCH FIRST 64 ROWS WITH TIES
+          AND (tocsin.key_hash($5) = ANY (c.hashes) OR tocsin.key_hash($6) = ANY (c.hashes)))
+      AND strpos(E'\x1e' || keys, E'\x1e' || $5::text) > 0 ORDER BY ended_ms FETCH FIRST 64 ROWS WITH TIES
   ),
-  -- The batches before this time have fewer tasks than the page. All batches of the same time are read, because their tasks
-  -- are in the order of their keys.
+  -- Without filters, the batches before this time have fewer tasks than the page. All batches of the same time are read,
+  -- because their tasks are in the order of their keys.
   enough AS MATERIALIZED (
     SELECT * FROM (
       SELECT found.*, sum(count) OVER (ORDER BY ended_ms) - sum(count) OVER (PARTITION BY ended_ms) AS before FROM found
-    ) AS s WHERE before < $11::bigint
+    ) AS s WHERE true OR before < $11::bigint
   )
   SELECT (SELECT max(ended_ms) FROM enough), row_to_json(e) FROM (SELECT) AS one LEFT JOIN (
     SELECT x.key, x.generation, b.state, b.ended_ms, x.due_ms, 1 AS priority, 0 AS failures,

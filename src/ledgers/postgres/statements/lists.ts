@@ -4,6 +4,7 @@
  */
 import type { ListQuery } from '../../../timetable.ts'
 import { ALL_CELLS } from '../../../values/cell.ts'
+import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { CLOCK_STEP_MAX_MS } from '../../rows.ts'
 import { BATCHED_COLUMNS, EXPANDED } from './batches.ts'
 import { ENDED_COLUMNS, IS_SUPERSEDED, LIVE_COLUMNS, TAG_NUMBERS } from './reads.ts'
@@ -70,18 +71,21 @@ export function listBatches(topic: number, state: number, query: ListQuery, from
     batches.add(`due_to_ms >= ${dueFrom}::bigint`)
     tasks.push(`x.due_ms >= ${dueFrom}::bigint`)
   }
-  if (Number.isFinite(query.dueToMs)) {
+  if (query.dueToMs < LAST_INSTANT_MS) {
     const dueTo = batches.value(query.dueToMs)
     batches.add(`due_from_ms <= ${dueTo}::bigint`)
     tasks.push(`x.due_ms <= ${dueTo}::bigint`)
   }
   if (prefix !== null) {
     const [only, from, to] = [prefix, `${prefix}:`, `${prefix};`].map((value) => batches.value(value))
+    // By hash first, which reads only the index, and then by the text of the keys.
     batches.add(`(cell, id) IN (
         SELECT c.cell, c.id FROM tocsin.ended_batch c WHERE c.topic = $1 AND c.cell IN (${ALL_CELLS.join(', ')})
-          AND (tocsin.key_hash(${only}) = ANY (c.hashes) OR tocsin.key_hash(${from}) = ANY (c.hashes)))`)
+          AND (tocsin.key_hash(${only}) = ANY (c.hashes) OR tocsin.key_hash(${from}) = ANY (c.hashes)))
+      AND strpos(E'\\x1e' || keys, E'\\x1e' || ${only}::text) > 0`)
     tasks.push(`(x.key = ${only} OR (x.key >= ${from} AND x.key < ${to}))`)
   }
+  const isFiltered = tasks.length > 0
   if (after !== null)
     tasks.push(`(b.ended_ms, x.key, x.generation) >
         (${batches.value(after.ringMs)}::bigint, ${batches.value(after.key)}::text COLLATE "C", ${batches.value(after.failures)}::bigint)`)
@@ -89,12 +93,12 @@ export function listBatches(topic: number, state: number, query: ListQuery, from
   const text = `WITH found AS MATERIALIZED (
     SELECT * FROM tocsin.ended_batch WHERE ${batches.text} ORDER BY ended_ms FETCH FIRST ${BATCHES_READ} ROWS WITH TIES
   ),
-  -- The batches before this time have fewer tasks than the page. All batches of the same time are read, because their tasks
-  -- are in the order of their keys.
+  -- Without filters, the batches before this time have fewer tasks than the page. All batches of the same time are read,
+  -- because their tasks are in the order of their keys.
   enough AS MATERIALIZED (
     SELECT * FROM (
       SELECT found.*, sum(count) OVER (ORDER BY ended_ms) - sum(count) OVER (PARTITION BY ended_ms) AS before FROM found
-    ) AS s WHERE before < ${size}::bigint
+    ) AS s WHERE ${isFiltered} OR before < ${size}::bigint
   )
   SELECT (SELECT max(ended_ms) FROM enough), row_to_json(e) FROM (SELECT) AS one LEFT JOIN (
     SELECT ${BATCHED_COLUMNS} FROM enough b CROSS JOIN LATERAL ${EXPANDED}
