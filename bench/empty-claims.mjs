@@ -78,10 +78,12 @@ export async function emptyClaimsOfTurns(port, count, spanMs) {
   }
 }
 
-/** Counts claims, and those that took a task: only they write to the key of held tasks. */
+/** Counts claims, and those that took a task: only these change a sorted set. */
 class Monitor {
   #socket
   #rest = ''
+  /** True from the line of a claim until its script has changed a sorted set, or another command follows. */
+  #isEmpty = false
   claims = 0
   fruitful = 0
 
@@ -93,8 +95,14 @@ class Monitor {
       const lines = (this.#rest + text).split('\r\n')
       this.#rest = lines.pop()
       for (const line of lines) {
-        if (line.includes(`"${sha}"`)) this.claims++
-        else if (/ lua\] "ZADD" "[^"]*:prepare"/.test(line)) this.fruitful++
+        if (line.includes(`"${sha}"`)) {
+          this.claims++
+          this.#isEmpty = true
+        } else if (!line.includes(' lua] ')) this.#isEmpty = false
+        else if (this.#isEmpty && / lua\] "Z(ADD|REM)/.test(line)) {
+          this.fruitful++
+          this.#isEmpty = false
+        }
       }
     })
   }
