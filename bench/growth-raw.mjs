@@ -2,9 +2,9 @@
  * The stores without Tocsin: as many tasks, of the same size, under the same indexes, written in batches. What growth costs
  * here it costs every program.
  *
- *   open(place) → { insert(from, count), remove(from, count), close() }
+ *   open(place) → { insert(from, count, dueMsOf), remove(from, count), close() }
  *
- * Tasks have numbers. Keys, payloads and times are those of Tocsin's tasks.
+ * Tasks have numbers; `dueMsOf` tells when each is due. Payloads are those of Tocsin's tasks, keys as long.
  */
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -12,7 +12,6 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import pg from 'pg'
 import { inFlight, orders } from './load.mjs'
-import { dueMsOf } from './spread.mjs'
 
 const BATCH = 1_000
 const CONNECTIONS = 4
@@ -23,7 +22,7 @@ const ZERO = 0x30
 
 const [{ payload }] = orders(0, 1)
 const BODY = JSON.stringify(payload)
-const keyOf = (n) => `raw-${n}`
+const keyOf = (n) => `plain-${n}`
 /** One of 64, as many as Tocsin divides a topic into. */
 const cellOf = (n) => Math.imul(n, 2_654_435_761) >>> 26
 
@@ -59,7 +58,7 @@ export async function openRedis(port) {
     while (awaited > 0) await new Promise((resolve) => (wake = resolve))
   }
   return {
-    insert: (from, count) =>
+    insert: (from, count, dueMsOf) =>
       send(
         from,
         count,
@@ -91,12 +90,12 @@ export async function openPostgres(place) {
   await pool.query(POSTGRES_TABLE)
   const named = (name, text, values) => pool.query({ name, text, values })
   return {
-    insert: (from, count) =>
+    insert: (from, count, dueMsOf) =>
       inFlight({ values: () => batches(from, count) }, CONNECTIONS, (batch) =>
         named(
           'insert',
           'insert into raw select * from unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[])',
-          [batch.map(cellOf), batch.map(keyOf), batch.map(dueMsOf), batch.map(() => BODY)],
+          [batch.map(cellOf), batch.map(keyOf), batch.map((n) => dueMsOf(n)), batch.map(() => BODY)],
         ),
       ),
     remove: (from, count) =>
@@ -125,15 +124,14 @@ export function openSqlite(folder) {
     CREATE INDEX raw_due ON raw (due_ms)`)
   const insert = database.prepare('INSERT INTO raw VALUES (?, ?, ?, ?)')
   const remove = database.prepare('DELETE FROM raw WHERE cell = ? AND key = ?')
-  const each = (work) => {
+  const each = (from, count, work) => {
     const inTransaction = database.transaction((batch) => batch.forEach(work))
-    return (from, count) => {
-      for (const batch of batches(from, count)) inTransaction(batch)
-    }
+    for (const batch of batches(from, count)) inTransaction(batch)
   }
   return {
-    insert: each((n) => insert.run(cellOf(n), keyOf(n), dueMsOf(n), BODY)),
-    remove: each((n) => remove.run(cellOf(n), keyOf(n))),
+    insert: (from, count, dueMsOf) =>
+      each(from, count, (n) => insert.run(cellOf(n), keyOf(n), dueMsOf(n), BODY)),
+    remove: (from, count) => each(from, count, (n) => remove.run(cellOf(n), keyOf(n))),
     close: () => database.close(),
   }
 }

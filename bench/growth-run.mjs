@@ -8,14 +8,13 @@
 import { open } from './contenders/tocsin.mjs'
 import { cpuWatch, thisProcess } from './cpu.mjs'
 import { openPostgres, openRedis, openSqlite } from './growth-raw.mjs'
-import { orders, rateOf, tallyTo } from './load.mjs'
+import { keyOf, orders, rateOf, tallyTo } from './load.mjs'
 import { tidy } from './postgres-server.mjs'
 import { bulk, cancelled, drained, TooSlow } from './queue-figures.mjs'
-import { dueMsOf } from './spread.mjs'
+import { dueMsAmong, dueMsOf } from './spread.mjs'
 
 const RAW = { redis: openRedis, postgres: openPostgres, embedded: openSqlite }
 const WARM_UP = 5_000
-const EXTRA = 'extra-'
 
 // The parent process is gone, and the servers with it.
 process.on('disconnect', () => process.exit())
@@ -48,29 +47,32 @@ async function opened(where) {
   async function fillTo(size) {
     const more = size - pending
     await queue.scheduleMany({ values: () => tasksFrom(pending, more) })
-    await raw.insert(pending, more)
+    await raw.insert(pending, more, dueMsOf)
     pending = size
     if (store === 'postgres') await tidy(where.split(' ')[0])
     return { pending: await queue.left() }
   }
 
-  /** The tasks that are measured have other keys than the pending ones, which are not counted. */
+  /** The tasks that are measured have the keys after those of the pending ones, which are not counted. */
+  const numberOf = (key) => Number(key.slice('order-'.length))
+  const shifted = (key) => keyOf(pending + numberOf(key))
   const beside = {
     ...queue,
-    taskOf: (task) => queue.taskOf({ ...task, key: EXTRA + task.key }),
-    cancel: (key) => queue.cancel(EXTRA + key),
+    taskOf: (task) => queue.taskOf({ ...task, key: shifted(task.key) }),
+    cancel: (key) => queue.cancel(shifted(key)),
     left: async () => (await queue.left()) - pending,
   }
   const far = {
     ...beside,
-    taskOf: (task) =>
-      beside.taskOf({ ...task, atMs: dueMsOf(pending + Number(task.key.slice('order-'.length))) }),
+    taskOf: (task) => beside.taskOf({ ...task, atMs: dueMsAmong(numberOf(task.key), pending) }),
   }
 
   async function measure(count) {
     const given = { count, watch, slack: 1 }
     const inserted = await bulk(far, given)
-    const rawInserted = await rateOf(count, watch, () => raw.insert(pending, count))
+    const rawInserted = await rateOf(count, watch, () =>
+      raw.insert(pending, count, (n) => dueMsAmong(n - pending, pending)),
+    )
     const removed = await cancelled(far, given)
     const rawRemoved = await rateOf(count, watch, () => raw.remove(pending, count))
     return {

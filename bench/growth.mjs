@@ -23,7 +23,7 @@ export const figureIds = GROWTH_STORES.flatMap(({ id, rows }) => [
   ...rows.map((row) => row.id),
 ])
 export const notes = [
-  `Pending tasks are due within 30 days, in no order; measured are ${COUNT.toLocaleString('en-US')} tasks more, which are gone afterwards. With PostgreSQL`,
+  `Pending tasks are due one after another, within 30 days; measured are ${COUNT.toLocaleString('en-US')} tasks more, due anywhere among them. With PostgreSQL`,
   'the timetable is Redis, which has only the tasks of the next hour. Ratio: with the most ÷ with the fewest, measured in turns.',
   'Raw: as many tasks under the same indexes in the same server, or in another file, by pipelines or batches of 1,000.',
 ]
