@@ -75,7 +75,7 @@ function legend(series, y) {
   let x = MARGIN
   return series.flatMap((name, i) => {
     const parts = [rect(x, y - 11, 12, 12, colour(i), 2), text(x + 18, y, name, { size: 13 })]
-    x += 18 + name.length * 7.4 + 24
+    x += 18 + name.length * 7 + 18
     return parts
   })
 }
