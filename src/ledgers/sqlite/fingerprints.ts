@@ -1,4 +1,4 @@
-import { crc32 } from 'node:zlib'
+import { crc32 } from '../../lib/crc32.ts'
 import { prefixOf } from '../../values/cell.ts'
 
 /** Bytes of one fingerprint. A batch of 128 keys is searched in vain for one key in 20,000 that it does not have. */
@@ -16,15 +16,22 @@ export function fingerprintsOf(keys: readonly string[]): Buffer {
   for (const key of keys) texts.add(prefixOf(key))
   const filter = Buffer.allocUnsafe(texts.size * BYTES)
   let at = 0
-  for (const text of texts) at = filter.writeUIntBE(fingerprint(text), at, BYTES)
+  for (const text of texts) at = write(fingerprint(text), filter, at)
   return filter
 }
 
 /** Returns the fingerprint of a key or of a prefix. */
 export function fingerprintOf(text: string): Buffer {
   const bytes = Buffer.allocUnsafe(BYTES)
-  bytes.writeUIntBE(fingerprint(text), 0, BYTES)
+  write(fingerprint(text), bytes, 0)
   return bytes
+}
+
+function write(value: number, into: Buffer, at: number): number {
+  into[at] = value >>> 16
+  into[at + 1] = (value >>> 8) & 0xff
+  into[at + 2] = value & 0xff
+  return at + BYTES
 }
 
 /** The low bits of the checksum select the cell of a key, so the keys of a cell share them. The others are taken. */

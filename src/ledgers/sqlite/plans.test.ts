@@ -77,6 +77,14 @@ test.each([...prepared].filter((sql) => !COUNTING.test(sql)))('%s', (sql) => {
   }
 })
 
+test.each([...prepared].filter((sql) => sql.includes('key IN (?')))('by its list of keys: %s', (sql) => {
+  for (const length of [16, 128]) {
+    const list = new Array(length).fill('?').join(',')
+    const plan = planOf(sql.replace(/key IN \([?,]+\)/, `key IN (${list})`))
+    expect(plan[0]).toMatch(/^SEARCH (tocsin_live|l) USING PRIMARY KEY \(topic=\? AND cell=\? AND key=\?\)$/)
+  }
+})
+
 test('a forecast reads only what rings within it', () => {
   const [forecast = ''] = [...prepared].filter((sql) => sql.includes('@step'))
   expect(planOf(forecast)).toContain(

@@ -1,5 +1,6 @@
 /** The types of the rows in SQLite, and the checksum of a task. */
-import { crc32 } from 'node:zlib'
+import { crc32 as zlibCrc32 } from 'node:zlib'
+import { crc32 } from '../../lib/crc32.ts'
 import { TocsinError } from '../../errors.ts'
 import type { EntryView } from '../../timetable.ts'
 import {
@@ -51,7 +52,7 @@ export type ClaimedRow = PlainClaimedRow & Checked
  * written must not be delivered.
  */
 export function checksumOf(key: string, body: string): number {
-  return crc32(body, crc32(key))
+  return zlibCrc32(body, crc32(key))
 }
 
 type Checkable = Pick<LiveRow, 'key' | 'body' | 'checksum'>

@@ -41,6 +41,7 @@ import {
 } from '../rows.ts'
 import { checksumOf, type ClaimedRow, DAMAGED, isIntact, type LiveRow, type SupersedableRow } from './rows.ts'
 import { BATCH_MIN, BatchWriter } from './batch-writer.ts'
+import { ClaimLists, LIST_MIN } from './claim-lists.ts'
 import { PLUCKED, WRITES } from './write-statements.ts'
 
 /** How a task ends if its lease has expired and it gets no further attempt. */
@@ -51,6 +52,7 @@ export class Transitions {
   readonly #topicIds = new Map<string, number>()
   readonly #statements: ReturnType<typeof prepareAll>
   readonly #batches: BatchWriter
+  readonly #claimLists: ClaimLists
   #nextGeneration = 0
   #lastGeneration = 0
   /** The changes of the counters in the current transaction, by topic id. They are written once, before the commit. */
@@ -60,6 +62,7 @@ export class Transitions {
     this.#session = session
     this.#statements = prepareAll(database)
     this.#batches = new BatchWriter(database)
+    this.#claimLists = new ClaimLists(database)
   }
 
   /** Writes the changes of the counters to the rows of the topics. Must be called before the transaction commits. */
@@ -152,8 +155,11 @@ export class Transitions {
     time: StepTime,
   ): ClaimVerdict[] {
     const topic = this.#topicId(topicName) ?? NO_TOPIC
-    let bytes = 0
+    const taken = new Map<string, ClaimedRow>()
+    let bytes = this.#takeTogether(topic, request, places, time, taken)
     return places.map((place) => {
+      const row = taken.get(place.key)
+      if (row !== undefined) return { kind: 'ours', task: claimedTaskOf(topicName, row) }
       if (bytes >= BATCH_BYTES_MAX && !this.#isClaimedBy(topic, place, request)) return FULL
       const verdict = this.#claimOne(topicName, topic, place, request, time)
       if (verdict.kind === 'ours') bytes += byteSizeOf(verdict.task.body)
@@ -261,6 +267,29 @@ export class Transitions {
     const gone = old.filter(({ ended_ms }, i) => i < tooMany || ended_ms < deadBeforeMs)
     for (const { cell, key } of gone) this.#purgeOne(topic, cell, key)
     return { ended, dead: gone.length }
+  }
+
+  /** Claims most of the tasks: those that are pending and due. Adds them to `taken`; returns the size of their bodies. */
+  #takeTogether(
+    topic: number,
+    { stamp, leaseMs, nowMs, alone }: LedgerClaimRequest,
+    places: readonly Place[],
+    { steadyMs }: StepTime,
+    taken: Map<string, ClaimedRow>,
+  ): number {
+    if (alone || places.length < LIST_MIN) return 0
+    const session = this.#session
+    const leaseEndMs = steadyMs + leaseMs
+    let bytes = 0
+    for (const group of groupsOf(places, cellOfPlace)) {
+      const [first] = group
+      if (first === undefined || group.length < LIST_MIN) continue
+      const claim = { topic, cell: first.cell, session, stamp, leaseEndMs, nowMs }
+      const keys = group.map(({ key }) => key)
+      bytes += this.#claimLists.take(claim, keys, BATCH_BYTES_MAX - bytes, taken)
+    }
+    this.#count(topic, 'claimed', taken.size)
+    return bytes
   }
 
   /**
