@@ -33,19 +33,30 @@ export function tasksOf(batch: BatchRow): EndedRow[] {
   const { cell, state, ended_ms, priority, deliveries } = batch
   const numbers = batch.numbers.split(SEPARATOR)
   const bodies = batch.bodies.split(SEPARATOR)
-  return batch.keys.split(SEPARATOR).map((key, i) => {
-    const [generation = NaN, due_ms = NaN, created_ms = NaN, checksum = NaN] = (numbers[i] ?? '')
-      .split(NUMBER_SEPARATOR)
-      .map(Number)
-    const [error, cause, tags] = [null, null, null]
-    const body = bodies[i] ?? ''
-    const known = { key, cell, state, ended_ms, priority, deliveries, failures: 0, error, cause, tags, body }
-    return Number.isNaN(checksum)
-      ? { ...known, generation: 0, due_ms: ended_ms, created_ms: ended_ms, checksum: DIFFERENT }
-      : { ...known, generation, due_ms, created_ms, checksum }
+  return batch.keys.split(SEPARATOR).map((key, i): EndedRow => {
+    const parts = (numbers[i] ?? '').split(NUMBER_SEPARATOR)
+    const isWhole = parts.length === NUMBERS_COUNT
+    return {
+      key,
+      cell,
+      state,
+      generation: isWhole ? Number(parts[0]) : 0,
+      ended_ms,
+      due_ms: isWhole ? Number(parts[1]) : ended_ms,
+      created_ms: isWhole ? Number(parts[2]) : ended_ms,
+      priority,
+      failures: 0,
+      deliveries,
+      error: null,
+      cause: null,
+      tags: null,
+      checksum: isWhole ? Number(parts[3]) : DIFFERENT,
+      body: bodies[i] ?? '',
+    }
   })
 }
 
+const NUMBERS_COUNT = 4
 /** The checksum of no task. */
 const DIFFERENT = -1
 

@@ -7,7 +7,7 @@ import { type ClaimedRow, isIntact } from './rows.ts'
 
 /** Fewer tasks than this are claimed one by one. */
 export const LIST_MIN = 8
-/** A task with a longer body is claimed by itself, so that a list of tasks is never much too large for one call. */
+/** Lists with a longer body are claimed one by one, so that a list of tasks is never read that is too large for one call. */
 const BODY_BYTES_MAX = 4_096
 
 export interface ListedClaim {
@@ -43,9 +43,11 @@ export class ClaimLists {
   }
 
   /**
-   * Claims those of the tasks that are pending and due, no suspects, and intact, until their bodies have reached
-   * `bytesMax`. Adds them to `taken` by their keys. All others are as they were: the caller looks at each of them.
-   * Returns the size of the bodies.
+   * Claims those of the tasks that are pending and due, no suspects, and intact. Adds them to `taken` by their keys. All
+   * others are as they were: the caller looks at each of them. Returns the size of the bodies, which is less than
+   * `bytesMax`: at the first list that has a long body or does not fit, it leaves that list and all after it to the caller,
+   * which claims them in their order until the call is full. Otherwise a short body would be taken before a long one of
+   * a higher priority.
    */
   take(
     claim: ListedClaim,
@@ -54,22 +56,26 @@ export class ClaimLists {
     taken: Map<string, ClaimedRow>,
   ): number {
     let bytes = 0
-    for (let from = 0; from < keys.length && bytes < bytesMax; from += KEYS_MAX)
-      bytes += this.#takeList(claim, keys.slice(from, from + KEYS_MAX), bytesMax - bytes, taken)
+    for (let from = 0; from < keys.length; from += KEYS_MAX) {
+      const size = this.#takeList(claim, keys.slice(from, from + KEYS_MAX), bytesMax - bytes, taken)
+      if (size === null) break
+      bytes += size
+    }
     return bytes
   }
 
+  /** Returns null, without any change, if a body is long or the bodies do not fit. */
   #takeList(
     { topic, cell, session, stamp, leaseEndMs, nowMs }: ListedClaim,
     keys: readonly string[],
     bytesMax: number,
     taken: Map<string, ClaimedRow>,
-  ): number {
+  ): number | null {
     const rows: ClaimedRow[] = []
     let bytes = 0
     for (const columns of this.#due.rows([topic, cell, nowMs], keys) as Columns[]) {
       const [key, generation, body, checksum, due_ms, ring_ms, failures, deliveries, tags, priority] = columns
-      if (body === null) continue
+      if (body === null) return null
       const row: ClaimedRow = {
         key,
         generation,
@@ -86,8 +92,8 @@ export class ClaimLists {
       bytes += byteSizeOf(body)
       rows.push(row)
     }
-    // They do not fit. The caller claims them one by one, in the order of the call, until it is full.
-    if (rows.length === 0 || bytes > bytesMax) return 0
+    if (bytes >= bytesMax) return null
+    if (rows.length === 0) return 0
     const found = rows.map(({ key }) => key)
     this.#take.run([session, stamp, leaseEndMs, topic, cell], found)
     for (const row of rows) taken.set(row.key, row)

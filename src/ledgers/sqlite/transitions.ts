@@ -278,16 +278,13 @@ export class Transitions {
     taken: Map<string, ClaimedRow>,
   ): number {
     if (alone || places.length < LIST_MIN) return 0
-    const session = this.#session
+    const [group = [], ...others] = groupsOf(places, cellOfPlace)
+    // A call of the store is for one cell. Others would be claimed in another order than that of the call.
+    if (others.length > 0 || group[0] === undefined) return 0
     const leaseEndMs = steadyMs + leaseMs
-    let bytes = 0
-    for (const group of groupsOf(places, cellOfPlace)) {
-      const [first] = group
-      if (first === undefined || group.length < LIST_MIN) continue
-      const claim = { topic, cell: first.cell, session, stamp, leaseEndMs, nowMs }
-      const keys = group.map(({ key }) => key)
-      bytes += this.#claimLists.take(claim, keys, BATCH_BYTES_MAX - bytes, taken)
-    }
+    const claim = { topic, cell: group[0].cell, session: this.#session, stamp, leaseEndMs, nowMs }
+    const keys = group.map(({ key }) => key)
+    const bytes = this.#claimLists.take(claim, keys, BATCH_BYTES_MAX, taken)
     this.#count(topic, 'claimed', taken.size)
     return bytes
   }
