@@ -127,9 +127,11 @@ export class HintWriter {
     answers: readonly LedgerSettled[],
   ): Promise<void> {
     const told = settlements.map((one, i) => afterwards(one, answers[i]))
-    const again = answers.flatMap(({ hint }, i) =>
-      hint === null || settlements[i]?.outcome.kind === 'return' ? [] : [hint],
-    )
+    const again: Hint[] = []
+    for (let i = 0; i < answers.length; i++) {
+      const hint = answers[i]?.hint ?? null
+      if (hint !== null && settlements[i]?.outcome.kind !== 'return') again.push(hint)
+    }
     await this.all([this.#parts.table.settle(at, told), ...this.putting(at.topic, again)])
   }
 

@@ -76,7 +76,8 @@ export class LedgerClaims {
     }
     const tasks: ClaimedTask[] = []
     const refused: { key: string; verdict: Refusal }[] = []
-    for (const [i, verdict] of verdicts.entries()) {
+    for (let i = 0; i < verdicts.length; i++) {
+      const verdict = verdicts[i] as ClaimVerdict
       if (verdict.kind === 'ours') tasks.push(verdict.task)
       else refused.push({ key: places[i]?.key ?? '', verdict })
     }

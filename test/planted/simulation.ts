@@ -438,8 +438,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'who has the token of another process settles in vain: the session is not looked at',
     file: LEASES,
-    find: 'settlements.map((one) => ({ ...one, cell })), session ?? own);',
-    replace: 'settlements.map((one) => ({ ...one, cell })));',
+    find: 'settlements.map(({ key, stamp, outcome }) => ({ key, cell, stamp, outcome })), session ?? own);',
+    replace: 'settlements.map(({ key, stamp, outcome }) => ({ key, cell, stamp, outcome })));',
     composition: 'center',
     isPulled: true,
     firstSeed: 25,
