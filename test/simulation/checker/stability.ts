@@ -14,7 +14,9 @@ const LATE_MS = 6_000
 const BACK_MS = 3_000
 
 /** Faults that last for a while and keep a process from reaching the board. */
-const LASTING = /^(pause|noise|cut)/
+const LASTING = /^(pause|noise|cut|crash-ledger$)/
+/** Faults that cut off processes. While a ledger that crashed is down, no process reaches it. */
+const CUTTING = /^(cut|crash-ledger$)/
 
 export class Stability {
   readonly #server: 'timetable' | 'ledger'
@@ -62,7 +64,7 @@ export class Stability {
       return this.#disturbed(trueMs + LATE_MS + SETTLED_MS)
     }
     if (!LASTING.test(fault) || (fault !== 'pause' && !fault.endsWith(this.#server))) return
-    if (isEverybody && fault.startsWith('cut')) this.#cut(phase, trueMs)
+    if (isEverybody && CUTTING.test(fault)) this.#cut(phase, trueMs)
     else {
       const count = (this.#lasting.get(fault) ?? 0) + (phase === 'begin' ? 1 : -1)
       if (count > 0) this.#lasting.set(fault, count)

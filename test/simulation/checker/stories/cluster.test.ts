@@ -213,6 +213,17 @@ describe('I15: who is taken for gone', () => {
       .after(5_000)
       .buries('n1/1', 'n2/1', 5_000, 6),
   )
+  tells('', 'one that left while the ledger was down after a crash', () =>
+    pair()
+      .after(5_000)
+      .fault('crash-ledger', 'begin', { isEverybody: true })
+      .leaves('n2/1')
+      .owns('n1/1', 4, 0, 1, 2, 3)
+      .after(1_000)
+      .fault('crash-ledger', 'end', { isEverybody: true })
+      .after(4_000)
+      .buries('n1/1', 'n2/1', 5_000, 6),
+  )
 })
 
 const alone = (): Cluster => new Cluster().record(0).opens('n1/1', 1).owns('n1/1', 4, 0, 1, 2, 3)
