@@ -153,13 +153,14 @@ async function openPostgresLedger(
   const { NOTIFY_WITHIN_MS } = await import('../ledgers/postgres/statement-runner.ts')
   const notifyWithinMs = isAlone ? NOTIFY_WITHIN_MS : 0
   const checked = given.map((one) => checkPostgresOptions(one, checkPrefix(prefix)))
-  const opening = checked.map((one, i) =>
-    openPostgres(
-      one,
-      { callTimeoutMs, notifyWithinMs, shard: `${i + 1} of ${checked.length}` },
-      surroundings,
-    ),
-  )
+  const opening: ReturnType<typeof openPostgres>[] = []
+  for (const [i, one] of checked.entries()) {
+    const settings = { callTimeoutMs, notifyWithinMs, shard: `${i + 1} of ${checked.length}` }
+    // The board is in the first database.
+    const ofBoard =
+      i === 0 ? {} : { readsBatches: async () => (await opening[0])?.board.readsBatches() ?? false }
+    opening.push(openPostgres(one, { ...settings, ...ofBoard }, surroundings))
+  }
   const opened = await Promise.allSettled(opening)
   const failed = opened.find((one) => one.status === 'rejected')
   const ledgers = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))

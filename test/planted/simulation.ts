@@ -519,8 +519,8 @@ export const PLANTED_BUGS: readonly PlantedBug[] = [
   {
     name: 'claims of every topic are committed without waiting for the disk',
     file: STORE,
-    find: 'this.#parts.ledger.configure(topic, settings, created);',
-    replace: 'this.#parts.ledger.configure(topic, () => ({ ...settings(), fastClaims: true }), created);',
+    find: 'return { slotBy, mergeMs, fastClaims, keepsEnded: retentionMs > 0 };',
+    replace: 'return { slotBy, mergeMs, fastClaims: true, keepsEnded: retentionMs > 0 };',
     composition: 'center',
     faults: ['crash-ledger'],
   },

@@ -1,9 +1,11 @@
 /** How ended tasks are kept: as batches, as rows, or not at all. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/clock.ts'
+import { Tocsin } from '../../src/index.ts'
 import type { Ledger } from '../../src/ledger.ts'
 import { openPostgres } from '../../src/ledgers/postgres/open.ts'
 import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
+import { Readings } from '../../src/ledgers/postgres/readings.ts'
 import { BATCH_MIN, BATCH_TASKS_MAX } from '../../src/ledgers/postgres/statements/batches.ts'
 import { systemRandom } from '../../src/random.ts'
 import { silentLogger } from '../../src/telemetry/logger.ts'
@@ -274,11 +276,13 @@ describe('the dead task of a key', () => {
   const isSuperseded = async () =>
     (await ledger.list(topic, { ...QUERY, state: 'dead' })).map(({ superseded }) => superseded)
 
-  test('is superseded by a newer task in a batch, also after the batch was deleted', async () => {
+  test('is superseded by a newer task, which is never in a batch, also after that was deleted', async () => {
     await die(KEY)
     expect(await isSuperseded()).toEqual([false])
-    await schedule(KEYS)
-    await end(KEYS)
+    const all = [...KEYS, 'k-more']
+    await schedule(all)
+    await end(all)
+    expect([await numberOf('ended_batch'), await numberOf('ended')]).toEqual([1, 2])
     expect(await isSuperseded()).toEqual([true])
     expect(await ledger.replay(topic, [at(KEY)], 'newest')).toMatchObject([{ outcome: 'superseded' }])
     const nowMs = await ledger.nowMs()
@@ -287,10 +291,13 @@ describe('the dead task of a key', () => {
     expect(await isSuperseded()).toEqual([true])
   })
 
-  test('outranks those in batches when it is replayed, so it is not superseded if it dies again', async () => {
-    await die(KEY)
+  test('is the newest of its key when it is replayed, so it is not superseded if it dies again', async () => {
+    // An older one is in a batch, and a newer one has a row.
     await schedule(KEYS)
     await end(KEYS)
+    await die(KEY)
+    await schedule([KEY])
+    await end([KEY])
     expect(await ledger.replay(topic, [at(KEY)])).toMatchObject([{ outcome: 'replayed' }])
     const mine = await claim([KEY])
     const outcome = { kind: 'dead', error: 'e', cause: 'attempts', failed: true } as const
@@ -369,6 +376,82 @@ describe('while another transaction changes a task that ends', () => {
     expect(await listed()).toEqual(KEYS.slice(1))
   })
 })
+
+test('a page has no batch that ended after its rows were read, because a task that ended before has a row', async () => {
+  await schedule(['single', ...KEYS])
+  const [first, second] = [await claim(['single']), await claim(KEYS)]
+  await using client = await connected(url)
+  let between = async () => {}
+  const readings = new Readings(async (text, values) => {
+    const { rows } = await client.query<unknown[]>({ text, values: [...values], rowMode: 'array' })
+    await between()
+    // The driver returns a bigint as text.
+    return rows.map((row) => row.map((value) => (typeof value === 'string' ? Number(value) : value)))
+  })
+  const { rows } = await client.query<{ id: number }>('SELECT id FROM tocsin.topic WHERE name = $1', [topic])
+  between = async () => {
+    between = async () => {}
+    await settle(['single'], first)
+    // The batch ends at a later time of the ledger.
+    const singleMs = await ledger.nowMs()
+    while ((await ledger.nowMs()) === singleMs);
+    await settle(KEYS, second)
+  }
+  const id = rows[0]?.id ?? 0
+  expect(await readings.list(topic, id, QUERY)).toEqual([])
+  expect((await readings.list(topic, id, QUERY)).map(({ key }) => key)).toEqual(['single', ...KEYS])
+})
+
+test('a role that may use the tables of an earlier version may use those of this one', async () => {
+  await sql(
+    url,
+    `CREATE ROLE worker_${topics} LOGIN;
+     DROP TABLE tocsin.ended_batch; DROP SEQUENCE tocsin.batch; DROP FUNCTION tocsin.key_hash;
+     ALTER TABLE tocsin.node DROP COLUMN reads_batches;
+     UPDATE tocsin.meta SET value = '8' WHERE name = 'format';
+     GRANT USAGE ON SCHEMA tocsin TO worker_${topics};
+     GRANT ALL ON ALL TABLES IN SCHEMA tocsin TO worker_${topics};
+     GRANT ALL ON ALL SEQUENCES IN SCHEMA tocsin TO worker_${topics}`,
+  )
+  await (await open()).close()
+  const [row] = await sql<{ may: boolean }>(
+    url,
+    `SELECT has_table_privilege('worker_${topics}', 'tocsin.ended_batch', 'INSERT, SELECT, DELETE')
+       AND has_sequence_privilege('worker_${topics}', 'tocsin.batch', 'USAGE') AS may`,
+  )
+  expect(row).toEqual({ may: true })
+})
+
+test('with several databases, no batch is written while an earlier version is on the board of the first', async () => {
+  const urls = [await server.createDatabase(), await server.createDatabase()]
+  const burst = async (): Promise<number[]> => {
+    await using toc = await Tocsin.open({ ledger: urls, logger: false })
+    const many = toc.topic<null>('many', { slots: 1 })
+    let done = 0
+    const consumer = many.consume(async () => void done++, { concurrency: 4_000 })
+    const dueAt = Date.now() + 1_500
+    const tasks = Array.from({ length: 4_000 }, (_, n) => ({ key: `k${n}`, at: dueAt, payload: null }))
+    await many.scheduleMany(tasks)
+    await expect.poll(() => done, { timeout: 30_000 }).toBe(tasks.length)
+    await consumer.stop()
+    return Promise.all(
+      urls.map(async (one) => {
+        const [row] = await sql<{ count: number }>(
+          one,
+          'SELECT count(*)::integer AS count FROM tocsin.ended_batch',
+        )
+        return row?.count ?? 0
+      }),
+    )
+  }
+  const whole = await burst()
+  expect(Math.min(...whole)).toBeGreaterThan(0)
+  await sql(
+    urls[0] as string,
+    "INSERT INTO tocsin.node (id, beats, edition, beat_at, card) VALUES ('old', 1, 1, clock_timestamp() + interval '1 hour', '{}')",
+  )
+  expect(await burst()).toEqual(whole)
+}, 90_000)
 
 test('no batch is written while a node of an earlier version is on the board', async () => {
   await sql(

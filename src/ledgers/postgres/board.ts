@@ -45,6 +45,12 @@ export class PostgresBoard implements Board {
     return (rows as [string][]).map(([card]) => JSON.parse(card) as NodeCard)
   }
 
+  /** Returns whether all nodes read batches of ended tasks. A node of an earlier version does not. */
+  async readsBatches(): Promise<boolean> {
+    const [row] = await this.#ask('read', BOARD.readsBatches.text)
+    return row?.[0] === true
+  }
+
   async leave(id: string): Promise<void> {
     await this.#ask('leave', BOARD.leave.text, [id])
   }

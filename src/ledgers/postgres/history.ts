@@ -1,6 +1,4 @@
 import type { Clock } from '../../clock.ts'
-import type { Database } from './database.ts'
-import { UPKEEP } from './statements/upkeep.ts'
 import type { Topics } from './topics.ts'
 
 /** How often a process asks whether processes of an earlier version are still alive. */
@@ -11,19 +9,21 @@ const ASK_MS = 5_000
  *
  * A process of an earlier version reads no batches: it would not find tasks that ended, and its audit would miss them. It
  * cannot open the ledger any more, but it may be open since before the migration, during a rolling restart. So no process
- * writes batches until all nodes on the board read them. From then on, no earlier version can come back.
+ * writes batches until all nodes on the board read them. A process that was taken for dead, and comes back, only reads too
+ * little: it loses no task.
  */
 export class History {
-  readonly #database: Database
   readonly #clock: Clock
   readonly #topics: Topics
   readonly #batchMin: number
+  readonly #askBoard: () => Promise<boolean>
   #areBatchesRead = false
   #askedMs = Number.NEGATIVE_INFINITY
 
-  constructor(database: Database, clock: Clock, topics: Topics, batchMin: number) {
-    this.#database = database
+  /** `askBoard` returns whether all nodes on the board read batches. The board may be in another database. */
+  constructor(clock: Clock, topics: Topics, batchMin: number, askBoard: () => Promise<boolean>) {
     this.#clock = clock
+    this.#askBoard = askBoard
     this.#topics = topics
     this.#batchMin = batchMin
   }
@@ -42,7 +42,6 @@ export class History {
   /** Finds out whether all live processes read batches. */
   async ask(): Promise<void> {
     this.#askedMs = this.#clock.monotonicNow()
-    const [row] = await this.#database.ask('read', UPKEEP.readsBatches.text)
-    if (row?.[0] === true) this.#areBatchesRead = true
+    if (await this.#askBoard()) this.#areBatchesRead = true
   }
 }

@@ -1,5 +1,5 @@
 import { TocsinError } from '../../errors.ts'
-import { CLOCK_STEP_MAX_MS, COUNTERS, DEAD } from '../rows.ts'
+import { COUNTERS, DEAD } from '../rows.ts'
 import { ISOLATED } from './earlier-prefixes.ts'
 import type { Schema } from './schema.ts'
 import { TOO_LARGE, TOO_LATE } from './sql-states.ts'
@@ -237,7 +237,8 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         $$ SELECT (hashtext(key) >> 16)::smallint $$;
 
       -- Ended tasks that one claim call delivered, and that ended together: one row for all of them. Only tasks as most
-      -- are: delivered once, without an error, without tags, of normal priority. All others are in tocsin.ended.
+      -- are: delivered once, without an error, without tags, of normal priority, and of a key without a dead task. All
+      -- others are in tocsin.ended.
       CREATE SEQUENCE tocsin.batch;
       CREATE TABLE tocsin.ended_batch (
         topic integer NOT NULL,
@@ -256,9 +257,7 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
         generations bigint[] NOT NULL,
         dues_ms bigint[] NOT NULL,
         created_ms bigint[] NOT NULL,
-        bodies text NOT NULL,
-        -- Generations of tasks that no longer supersede the dead task of their key, because it was replayed after them.
-        outranked bigint[] NOT NULL DEFAULT '{}'
+        bodies text NOT NULL
       ) ${partitioned('ended_batch', partitions)}
       -- Not compressed: hashes are random, and the attempt would cost more than the whole index.
       ALTER TABLE tocsin.ended_batch ALTER hashes SET STORAGE PLAIN;
@@ -274,32 +273,23 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       CREATE INDEX ended_batch_time ON tocsin.ended_batch (topic, state, ended_ms);
       CREATE UNIQUE INDEX ended_batch_id ON tocsin.ended_batch (cell, id);
 
+      -- The roles that may use the tables of ended tasks may use this one, too.
+      DO $tocsin$
+        DECLARE given record;
+        BEGIN
+          FOR given IN
+            SELECT c.relname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL aclexplode(c.relacl) a
+            WHERE n.nspname = 'tocsin' AND c.relname IN ('ended', 'generation') AND a.grantee <> c.relowner
+          LOOP
+            EXECUTE format('GRANT %s ON %s TO %s', given.privilege_type,
+              CASE given.relname WHEN 'ended' THEN 'TABLE tocsin.ended_batch' ELSE 'SEQUENCE tocsin.batch' END, given.grantee);
+          END LOOP;
+        END $tocsin$;
+
       -- True for processes that read batches. A process of an earlier version does not set it. While such a process is
       -- alive, no process writes batches.
       ALTER TABLE tocsin.node ADD COLUMN reads_batches boolean NOT NULL DEFAULT false;
-
-      -- As before, and it also looks into batches.
-      CREATE OR REPLACE FUNCTION tocsin.check_newest(my_topic integer, my_cell smallint, my_key text, my_generation bigint,
-        my_ended_ms bigint)
-        RETURNS boolean LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $tocsin$
-        BEGIN
-          IF EXISTS (
-            SELECT FROM tocsin.ended n WHERE n.topic = my_topic AND n.cell = my_cell AND n.key = my_key
-              AND (n.generation > my_generation OR n.ended_ms > my_ended_ms) AND NOT n.outranked
-          ) OR EXISTS (
-            SELECT FROM (
-              SELECT c.id FROM tocsin.ended_batch c WHERE c.topic = my_topic AND c.cell = my_cell
-                AND tocsin.key_hash(my_key) = ANY (c.hashes) AND c.ended_ms >= my_ended_ms - ${CLOCK_STEP_MAX_MS} OFFSET 0
-            ) c
-            CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = my_cell AND b.id = c.id OFFSET 0) b
-            CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\\x1e'), b.generations) AS x (key, generation)
-            WHERE x.key = my_key AND (x.generation > my_generation OR b.ended_ms > my_ended_ms)
-              AND x.generation <> ALL (b.outranked)
-          ) THEN
-            RAISE EXCEPTION 'a newer task of this key has ended' USING ERRCODE = 'serialization_failure';
-          END IF;
-          RETURN true;
-        END $tocsin$;
     `,
   },
 ]

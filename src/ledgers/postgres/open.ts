@@ -33,6 +33,8 @@ export interface PostgresSettings {
   readonly shard: string
   /** The smallest number of tasks that are kept as one batch when they end. Tests set it to 1. */
   readonly batchMin?: number
+  /** Returns whether all nodes on the board read batches, if the board is in another database of the ledger. */
+  readonly readsBatches?: () => Promise<boolean>
 }
 
 export interface PostgresSurroundings {
@@ -86,8 +88,8 @@ export async function openPostgres(
         'the connection to PostgreSQL is not encrypted; add ?sslmode=verify-full',
       )
     const topics = new Topics(database, clock)
-    const history = new History(database, clock, topics, batchMin)
-    await history.ask()
+    const readsBatches = settings.readsBatches ?? (() => ledger.board.readsBatches())
+    const history = new History(clock, topics, batchMin, readsBatches)
     const writes = new Writes(session, history)
     const claims = new ClaimWrites(session)
     const batcher = new Batcher(clock, callTimeoutMs)
@@ -104,7 +106,7 @@ export async function openPostgres(
       clock,
       (name) => topics.made(name),
     )
-    const ledger = new PostgresLedger({
+    const ledger: PostgresLedger = new PostgresLedger({
       id: facts.id,
       database,
       writes,
@@ -125,6 +127,7 @@ export async function openPostgres(
     })
     // Read PostgreSQL's clock now, because `clockMs` estimates the time from the last reading.
     await ledger.nowMs()
+    await history.ask()
     return ledger
   } catch (error) {
     await release()

@@ -86,24 +86,25 @@ export class Readings {
 
   /**
    * Lists ended tasks: those that have a row of their own, and those in batches. Both lists are in the same order, and are
-   * merged. A task never moves from one to the other.
+   * merged. A task never moves from one to the other. Batches that ended after the rows were read are left out: another
+   * task may have ended before them and have a row, and the next page would pass it over.
    */
   async #listEnded(topic: string, id: number, state: number, query: ListQuery): Promise<EntryView[]> {
     const { text, values } = listEnded(id, state, query)
-    const rows = (await this.#ask(text, values)) as [SeenEndedRow, boolean][]
-    const isSuperseded = new Map(rows)
-    const found = rows.map(([row]) => row)
+    const rows = (await this.#ask(text, values)) as [nowMs: number, SeenEndedRow | null, boolean | null][]
+    const isSuperseded = new Map(rows.map(([, row, is]) => [row, is === true]))
+    const found = rows.flatMap(([, row]) => row ?? [])
     // A task with a tag has a row, and so have cancelled and dead tasks.
     if (query.tag === null && (state === DONE || state === OBSOLETE))
-      found.push(...(await this.#listBatches(id, state, query)))
+      found.push(...(await this.#listBatches(id, state, query, rows[0]?.[0] ?? 0)))
     found.sort((a, b) => a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation)
     return found.slice(0, query.limit).map((row) => endedView(topic, row, isSuperseded.get(row) ?? false))
   }
 
-  async #listBatches(id: number, state: number, query: ListQuery): Promise<SeenEndedRow[]> {
+  async #listBatches(id: number, state: number, query: ListQuery, toMs: number): Promise<SeenEndedRow[]> {
     const found: SeenEndedRow[] = []
     for (let fromMs = query.after?.ringMs ?? 0; found.length < query.limit;) {
-      const { text, values } = listBatches(id, state, query, fromMs)
+      const { text, values } = listBatches(id, state, query, { fromMs, toMs })
       const rows = (await this.#ask(text, values)) as [readToMs: number | null, SeenEndedRow | null][]
       for (const [, row] of rows) if (row !== null) found.push(row)
       const [readToMs] = rows[0] as [number | null, unknown]

@@ -57,6 +57,7 @@
 -- transaction_hold          OpenHandlerTransaction.hold
 -- board_beat                PostgresBoard.beat
 -- board_cards               PostgresBoard.cards
+-- board_reads_batches       PostgresBoard.readsBatches
 -- board_leave               PostgresBoard.leave
 -- board_bury                PostgresBoard.bury
 -- board_records             PostgresBoard.records
@@ -68,7 +69,6 @@
 -- board_drop_token          PostgresBoard.dropToken
 -- upkeep_server             openPostgres
 -- upkeep_new_session        openPostgres
--- upkeep_reads_batches      History.ask
 -- upkeep_now                PostgresLedger.nowMs
 -- upkeep_take_feed          PostgresLedger.committedWrites
 -- upkeep_merge_books        PostgresLedger.forget
@@ -649,7 +649,9 @@ WITH t AS MATERIALIZED (
         WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
       ) l
     ) i WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session = $7 AND l.stamp = i.my_stamp
-    RETURNING i.n, i.state, i.size >= $9::integer AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL AND l.error IS NULL AS is_batched, l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error
+    RETURNING i.n, i.state, i.size >= $9::integer AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL AND l.error IS NULL
+      AND NOT ((SELECT count(*) FROM (SELECT FROM tocsin.ended WHERE topic = $1 AND state = 4 LIMIT 1) AS d) > 0
+        AND EXISTS (SELECT FROM tocsin.ended d WHERE d.topic = $1 AND d.cell = l.cell AND d.key = l.key AND d.state = 4)) AS is_batched, l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error
   ),
   batched AS (
     INSERT INTO tocsin.ended_batch
@@ -832,14 +834,6 @@ WITH t AS MATERIALIZED (
     SELECT e.*, i.now_ms, $8::boolean AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
-      (SELECT true FROM (
-      SELECT c.id FROM tocsin.ended_batch c
-      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
-    ) c
-    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
-    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
-    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
-    LIMIT 1),
       false)) AS is_passed_over FROM input i JOIN tocsin.ended e
       ON e.topic = $1 AND e.cell = i.cell AND e.key = i.key AND e.state = 4
     ORDER BY i.cell, i.key FOR UPDATE OF e
@@ -869,22 +863,6 @@ WITH t AS MATERIALIZED (
   outranked AS (
     UPDATE tocsin.ended e SET outranked = true FROM others o JOIN revived r ON r.cell = o.cell AND r.key = o.key
     WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
-  ),
-  -- Several tasks may be in one batch, which is updated once.
-  others_batched AS MATERIALIZED (
-    SELECT b.cell, b.id, array_agg(x.generation) AS generations FROM graves g
-    CROSS JOIN LATERAL (SELECT b.* FROM (
-      SELECT c.id FROM tocsin.ended_batch c
-      WHERE c.topic = $1 AND c.cell = g.cell AND tocsin.key_hash(g.key) = ANY (c.hashes) OFFSET 0
-    ) c
-    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = g.cell AND b.id = c.id OFFSET 0) b) b
-    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
-    WHERE x.key = g.key AND x.generation <> ALL (b.outranked) AND EXISTS (SELECT FROM revived r WHERE r.cell = g.cell AND r.key = g.key)
-    GROUP BY b.cell, b.id
-  ),
-  outranked_batched AS (
-    UPDATE tocsin.ended_batch b SET outranked = b.outranked || o.generations FROM others_batched o
-    WHERE b.cell = o.cell AND b.id = o.id
   ),
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority, NOT g.is_passed_over OR coalesce(
@@ -974,15 +952,7 @@ WITH old AS MATERIALIZED (
   ),
   swept AS (
     DELETE FROM tocsin.ended_batch b USING locked o WHERE b.cell = o.cell AND b.id = o.id
-    RETURNING b.cell, b.state, b.ended_ms, b.count, b.keys, b.generations, b.outranked
-  ),
-  -- The dead tasks that these superseded stay superseded. Without a dead task in the topic, nothing is unpacked.
-  outranked AS (
-    UPDATE tocsin.ended d SET outranked = true FROM (
-      SELECT b.cell, b.ended_ms, x.key, x.generation FROM swept b CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
-      WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = 4 LIMIT 1) AND x.generation <> ALL (b.outranked)
-    ) s
-    WHERE d.topic = $1 AND d.cell = s.cell AND d.key = s.key AND d.state = 4 AND (s.generation > d.generation OR s.ended_ms > d.ended_ms) AND NOT d.outranked
+    RETURNING b.state, b.count
   ),
   booked AS (
     INSERT INTO tocsin.tally (topic, done_swept, obsolete_swept)
@@ -1026,14 +996,6 @@ PREPARE read_get (integer, smallint, text) AS
 SELECT row_to_json(l), row_to_json(e), row_to_json(b), e.state = 4 AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
-      (SELECT true FROM (
-      SELECT c.id FROM tocsin.ended_batch c
-      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
-    ) c
-    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
-    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
-    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
-    LIMIT 1),
       false)) FROM (SELECT) AS one
        LEFT JOIN LATERAL (SELECT key, generation, due_ms, ring_ms, priority, failures, deliveries, session IS NOT NULL AS is_claimed,
   created_ms, updated_ms, error, array_to_string(tags, E'\n') AS tags, body FROM tocsin.live WHERE topic = $1 AND cell = $2 AND key = $3) AS l ON true
@@ -1241,20 +1203,12 @@ SELECT row_to_json(l) FROM ((SELECT key, generation, due_ms, ring_ms, priority, 
 --   $9  generation   bigint   of the last task of the page before
 --   $10 limit        bigint
 --   $11 tag          text
--- Returns: A row for each task: as JSON, and whether it is superseded.
+-- Returns: A row at least: now_ms; a task as JSON, or null; whether it is superseded.
 PREPARE read_list_ended (integer, bigint, bigint, text, text, text, bigint, text, bigint, bigint, text) AS
-SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
+SELECT tocsin.now_ms(), row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE l.topic = e.topic AND l.cell = e.cell AND l.key = e.key LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE n.topic = e.topic AND n.cell = e.cell AND n.key = e.key AND (n.generation > e.generation OR n.ended_ms > e.ended_ms) AND NOT n.outranked LIMIT 1),
-      (SELECT true FROM (
-      SELECT c.id FROM tocsin.ended_batch c
-      WHERE c.topic = e.topic AND c.cell = e.cell AND tocsin.key_hash(e.key) = ANY (c.hashes) AND c.ended_ms >= e.ended_ms - 86400000 OFFSET 0
-    ) c
-    CROSS JOIN LATERAL (SELECT * FROM tocsin.ended_batch b WHERE b.cell = e.cell AND b.id = c.id OFFSET 0) b
-    CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations) AS x (key, generation)
-    WHERE x.key = e.key AND (x.generation > e.generation OR b.ended_ms > e.ended_ms) AND x.generation <> ALL (b.outranked)
-    LIMIT 1),
-      false)) FROM ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
+      false)) FROM (SELECT) AS one LEFT JOIN ((SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
   array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[1] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
          UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
@@ -1266,7 +1220,7 @@ SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
          UNION ALL (SELECT key, generation, state, ended_ms, due_ms, priority, failures, deliveries, created_ms, error, cause,
   array_to_string(tags, E'\n') AS tags, body, topic, cell, outranked FROM tocsin.ended WHERE topic = $1 AND state = 1 AND due_ms >= $2::bigint AND due_ms <= $3::bigint AND cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63) AND (key = $4 OR (key >= $5 AND key < $6)) AND ended_ms >= $7::bigint AND
         (ended_ms, key, generation) > ($7::bigint, $8, $9::bigint) AND tags[4] = $11 ORDER BY ended_ms, key, generation LIMIT $10)
-         ORDER BY ended_ms, key, generation LIMIT $10) AS e;
+         ORDER BY ended_ms, key, generation LIMIT $10) AS e ON true;
 
 -- read_list_batches
 -- Lists tasks in batches that ended in one state, in the order in which they ended. Shown with all conditions; a
@@ -1274,38 +1228,39 @@ SELECT row_to_json(e), e.state = 4 AND (e.outranked OR coalesce(
 -- Sent by: Readings.list
 --   $1  topic        integer  id of the topic
 --   $2  from_ms      bigint   time of the first batches to read
---   $3  due_from_ms  bigint
---   $4  due_to_ms    bigint
---   $5  prefix       text     the prefix, for a key that equals the prefix
---   $6  prefix_from  text     the prefix and ':'
---   $7  prefix_to    text     the prefix and ';', the character after ':'
---   $8  ended_ms     bigint   of the last task of the page before
---   $9  key          text     of the last task of the page before
---   $10 generation   bigint   of the last task of the page before
---   $11 limit        bigint
+--   $3  to_ms        bigint   time of the last batches to read
+--   $4  due_from_ms  bigint
+--   $5  due_to_ms    bigint
+--   $6  prefix       text     the prefix, for a key that equals the prefix
+--   $7  prefix_from  text     the prefix and ':'
+--   $8  prefix_to    text     the prefix and ';', the character after ':'
+--   $9  ended_ms     bigint   of the last task of the page before
+--   $10 key          text     of the last task of the page before
+--   $11 generation   bigint   of the last task of the page before
+--   $12 limit        bigint
 -- Returns: A row at least: the time up to which batches were read, null if there are no more; a task as JSON, or
 -- null.
-PREPARE read_list_batches (integer, bigint, bigint, bigint, text, text, text, bigint, text, bigint, bigint) AS
+PREPARE read_list_batches (integer, bigint, bigint, bigint, bigint, text, text, text, bigint, text, bigint, bigint) AS
 WITH found AS MATERIALIZED (
-    SELECT * FROM tocsin.ended_batch WHERE topic = $1 AND state = 1 AND ended_ms >= $2::bigint AND due_to_ms >= $3::bigint AND due_from_ms <= $4::bigint AND (cell, id) IN (
+    SELECT * FROM tocsin.ended_batch WHERE topic = $1 AND state = 1 AND ended_ms >= $2::bigint AND ended_ms <= $3::bigint AND due_to_ms >= $4::bigint AND due_from_ms <= $5::bigint AND (cell, id) IN (
         SELECT c.cell, c.id FROM tocsin.ended_batch c WHERE c.topic = $1 AND c.cell IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63)
-          AND (tocsin.key_hash($5) = ANY (c.hashes) OR tocsin.key_hash($6) = ANY (c.hashes)))
-      AND strpos(E'\x1e' || keys, E'\x1e' || $5::text) > 0 ORDER BY ended_ms FETCH FIRST 64 ROWS WITH TIES
+          AND (tocsin.key_hash($6) = ANY (c.hashes) OR tocsin.key_hash($7) = ANY (c.hashes)))
+      AND strpos(E'\x1e' || keys, E'\x1e' || $6::text) > 0 ORDER BY ended_ms FETCH FIRST 64 ROWS WITH TIES
   ),
   -- Without filters, the batches before this time have fewer tasks than the page. All batches of the same time are read,
   -- because their tasks are in the order of their keys.
   enough AS MATERIALIZED (
     SELECT * FROM (
       SELECT found.*, sum(count) OVER (ORDER BY ended_ms) - sum(count) OVER (PARTITION BY ended_ms) AS before FROM found
-    ) AS s WHERE true OR before < $11::bigint
+    ) AS s WHERE true OR before < $12::bigint
   )
   SELECT (SELECT max(ended_ms) FROM enough), row_to_json(e) FROM (SELECT) AS one LEFT JOIN (
     SELECT x.key, x.generation, b.state, b.ended_ms, x.due_ms, 1 AS priority, 0 AS failures,
   1 AS deliveries, x.created_ms, NULL::text AS error, NULL::text AS cause, NULL::text AS tags, x.body FROM enough b CROSS JOIN LATERAL unnest(string_to_array(b.keys, E'\x1e'), b.generations, b.dues_ms, b.created_ms, string_to_array(b.bodies, E'\x1e'))
         AS x (key, generation, due_ms, created_ms, body)
-    WHERE true AND x.due_ms >= $3::bigint AND x.due_ms <= $4::bigint AND (x.key = $5 OR (x.key >= $6 AND x.key < $7)) AND (b.ended_ms, x.key, x.generation) >
-        ($8::bigint, $9::text COLLATE "C", $10::bigint)
-    ORDER BY b.ended_ms, x.key COLLATE "C", x.generation LIMIT $11::bigint
+    WHERE true AND x.due_ms >= $4::bigint AND x.due_ms <= $5::bigint AND (x.key = $6 OR (x.key >= $7 AND x.key < $8)) AND (b.ended_ms, x.key, x.generation) >
+        ($9::bigint, $10::text COLLATE "C", $11::bigint)
+    ORDER BY b.ended_ms, x.key COLLATE "C", x.generation LIMIT $12::bigint
   ) AS e ON true;
 
 -- topic_list
@@ -1463,6 +1418,13 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
 PREPARE board_cards AS
 SELECT card FROM tocsin.node ORDER BY id;
 
+-- board_reads_batches
+-- Returns whether all nodes read batches of ended tasks (tocsin.ended_batch).
+-- Sent by: PostgresBoard.readsBatches
+-- Returns: One row: a boolean.
+PREPARE board_reads_batches AS
+SELECT NOT EXISTS (SELECT FROM tocsin.node WHERE NOT reads_batches);
+
 -- board_leave
 -- Removes a node that shuts down.
 -- Sent by: PostgresBoard.leave
@@ -1584,13 +1546,6 @@ SELECT current_setting('server_version_num')::integer, pg_is_in_recovery();
 -- Returns: One row: the number.
 PREPARE upkeep_new_session AS
 SELECT nextval('tocsin.session');
-
--- upkeep_reads_batches
--- Returns whether all nodes on the board read batches of ended tasks (tocsin.ended_batch).
--- Sent by: History.ask
--- Returns: One row: a boolean.
-PREPARE upkeep_reads_batches AS
-SELECT NOT EXISTS (SELECT FROM tocsin.node WHERE NOT reads_batches);
 
 -- upkeep_now
 -- Returns the time of the clock of record, in Unix milliseconds.

@@ -218,11 +218,15 @@ export class Readings {
       SELECT * FROM tocsin_ended WHERE topic = @topic AND state = ${state} ${tagged} ${filtered(query)}
       ${query.after === null ? '' : 'AND (ended_ms, key, generation) > (@ringMs, @after, @failures)'}
       ORDER BY ended_ms, key, generation LIMIT @limit) AS e`
-    const rows = this.#database
-      .prepare(sql)
-      .safeIntegers(false)
-      .all(parameters(topic, query)) as SupersedableRow[]
-    return this.#withBatches(topic, state, query, rows).map((row) => endedView(topicName, row))
+    // One transaction, because the thread of the writer may commit between the two reads: of two tasks that end then, the
+    // later one could be on this page, and the earlier one on none.
+    return this.#database.transaction(() => {
+      const rows = this.#database
+        .prepare(sql)
+        .safeIntegers(false)
+        .all(parameters(topic, query)) as SupersedableRow[]
+      return this.#withBatches(topic, state, query, rows).map((row) => endedView(topicName, row))
+    })()
   }
 
   /** Adds the tasks of batches to a page of rows. Tasks with tags and dead tasks are not in batches. */

@@ -58,7 +58,7 @@ const LISTS = {
       LIMIT,
       param('tag', 'text'),
     ],
-    returns: 'A row for each task: as JSON, and whether it is superseded.',
+    returns: 'A row at least: now_ms; a task as JSON, or null; whether it is superseded.',
     text: listEnded(1, ENDED_STATES.indexOf('done'), FULL_QUERY).text,
   },
   listBatches: {
@@ -69,6 +69,7 @@ const LISTS = {
     takes: [
       TOPIC,
       param('from_ms', 'bigint', 'time of the first batches to read'),
+      param('to_ms', 'bigint', 'time of the last batches to read'),
       ...LIST_FILTERS.slice(1),
       param('ended_ms', 'bigint', 'of the last task of the page before'),
       param('key', 'text', 'of the last task of the page before'),
@@ -77,7 +78,7 @@ const LISTS = {
     ],
     returns:
       'A row at least: the time up to which batches were read, null if there are no more; a task as JSON, or null.',
-    text: listBatches(1, ENDED_STATES.indexOf('done'), FULL_QUERY, 0).text,
+    text: listBatches(1, ENDED_STATES.indexOf('done'), FULL_QUERY, { fromMs: 0, toMs: 1 }).text,
   },
 } as const satisfies Record<string, Statement>
 

@@ -83,6 +83,13 @@ export const BOARD = {
     text: 'SELECT card FROM tocsin.node ORDER BY id',
   },
 
+  readsBatches: {
+    does: 'Returns whether all nodes read batches of ended tasks (tocsin.ended_batch).',
+    sentBy: 'PostgresBoard.readsBatches',
+    takes: [],
+    returns: 'One row: a boolean.',
+    text: 'SELECT NOT EXISTS (SELECT FROM tocsin.node WHERE NOT reads_batches)',
+  },
   leave: {
     does: 'Removes a node that shuts down.',
     sentBy: 'PostgresBoard.leave',

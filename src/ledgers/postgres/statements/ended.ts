@@ -1,6 +1,5 @@
 /** The statements for ended tasks. They replay and purge dead tasks, and delete old tasks. */
 import { CANCELLED, DEAD, DONE, OBSOLETE } from '../../rows.ts'
-import { batchesWith, EXPANDED_KEYS } from './batches.ts'
 import { IN_ORDER, inTime, input, newer, notifyIfNear, superseded, t } from './fragments.ts'
 import {
   LIMIT,
@@ -60,18 +59,6 @@ export const replay: Statement = {
   outranked AS (
     UPDATE tocsin.ended e SET outranked = true FROM others o JOIN revived r ON r.cell = o.cell AND r.key = o.key
     WHERE e.topic = $1 AND e.cell = o.cell AND e.key = o.key AND e.generation = o.generation
-  ),
-  -- Several tasks may be in one batch, which is updated once.
-  others_batched AS MATERIALIZED (
-    SELECT b.cell, b.id, array_agg(x.generation) AS generations FROM graves g
-    CROSS JOIN LATERAL (SELECT b.* ${batchesWith('$1', 'g.cell', 'g.key')}) b
-    CROSS JOIN LATERAL ${EXPANDED_KEYS}
-    WHERE x.key = g.key AND x.generation <> ALL (b.outranked) AND EXISTS (SELECT FROM revived r WHERE r.cell = g.cell AND r.key = g.key)
-    GROUP BY b.cell, b.id
-  ),
-  outranked_batched AS (
-    UPDATE tocsin.ended_batch b SET outranked = b.outranked || o.generations FROM others_batched o
-    WHERE b.cell = o.cell AND b.id = o.id
   ),
   booked AS (INSERT INTO tocsin.tally (topic, dead) SELECT $1, -count(*) FROM revived HAVING count(*) > 0)
   SELECT g.key, r.key IS NOT NULL, g.now_ms, g.priority, NOT g.is_passed_over OR coalesce(
@@ -144,15 +131,7 @@ export const forgetBatches: Statement = {
   ),
   swept AS (
     DELETE FROM tocsin.ended_batch b USING locked o WHERE b.cell = o.cell AND b.id = o.id
-    RETURNING b.cell, b.state, b.ended_ms, b.count, b.keys, b.generations, b.outranked
-  ),
-  -- The dead tasks that these superseded stay superseded. Without a dead task in the topic, nothing is unpacked.
-  outranked AS (
-    UPDATE tocsin.ended d SET outranked = true FROM (
-      SELECT b.cell, b.ended_ms, x.key, x.generation FROM swept b CROSS JOIN LATERAL ${EXPANDED_KEYS}
-      WHERE (SELECT true FROM tocsin.ended WHERE topic = $1 AND state = ${DEAD} LIMIT 1) AND x.generation <> ALL (b.outranked)
-    ) s
-    WHERE d.topic = $1 AND d.cell = s.cell AND d.key = s.key AND d.state = ${DEAD} AND ${newer('s', 'd')} AND NOT d.outranked
+    RETURNING b.state, b.count
   ),
   booked AS (
     INSERT INTO tocsin.tally (topic, done_swept, obsolete_swept)

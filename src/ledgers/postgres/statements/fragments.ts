@@ -1,7 +1,6 @@
 /** Parts of SQL that several statements share. */
 import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { DEAD } from '../../rows.ts'
-import { supersededByBatch } from './batches.ts'
 
 interface Terms {
   /**
@@ -162,7 +161,6 @@ export const superseded = (e: string): string => {
   return `(${e}.outranked OR coalesce(
       (SELECT true FROM tocsin.live l WHERE ${same('l')} LIMIT 1),
       (SELECT true FROM tocsin.ended n WHERE ${same('n')} AND ${newer('n', e)} AND NOT n.outranked LIMIT 1),
-      ${supersededByBatch(e)},
       false))`
 }
 

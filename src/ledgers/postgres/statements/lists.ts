@@ -34,7 +34,10 @@ export function listLive(topic: number, query: ListQuery): ListStatement {
   return { text: `SELECT row_to_json(l) FROM (${page}) AS l`, values: where.values }
 }
 
-/** Returns the statement that lists the tasks that ended in the given state, in the order in which they ended. */
+/**
+ * Returns the statement that lists the tasks that ended in the given state, in the order in which they ended. The result has
+ * at least one row: the time of the statement, a task as JSON or null, and whether it is superseded.
+ */
 export function listEnded(topic: number, state: number, query: ListQuery): ListStatement {
   const { after } = query
   const where = new Conditions(topic)
@@ -46,7 +49,8 @@ export function listEnded(topic: number, state: number, query: ListQuery): ListS
         (ended_ms, key, generation) > (${endedMs}::bigint, ${where.value(after.key)}, ${where.value(after.failures)}::bigint)`)
   }
   const page = where.page(`SELECT ${ENDED_COLUMNS} FROM tocsin.ended`, 'ended_ms, key, generation', query)
-  return { text: `SELECT row_to_json(e), ${IS_SUPERSEDED} FROM (${page}) AS e`, values: where.values }
+  const text = `SELECT tocsin.now_ms(), row_to_json(e), ${IS_SUPERSEDED} FROM (SELECT) AS one LEFT JOIN (${page}) AS e ON true`
+  return { text, values: where.values }
 }
 
 /** The maximum number of batches that one statement reads for a list, not counting those of the same time. */
@@ -54,17 +58,24 @@ const BATCHES_READ = 64
 
 /**
  * Returns the statement that lists the tasks in batches that ended in the given state, in the order in which they ended,
- * beginning with the batches of `fromMs`. It reads no more batches than the page is likely to need: the caller sends the
+ * from the batches of `fromMs` to those of `toMs`. It reads no more batches than the page is likely to need: the caller sends the
  * next statement, with a later `fromMs`, if the filters left too few tasks. The result has at least one row: the time up
  * to which batches were read (null if there are no more), and a task as JSON, or null.
  *
  * A list of a prefix looks in the index of all cells for batches that may contain the prefix. Other lists read the
  * batches by time.
  */
-export function listBatches(topic: number, state: number, query: ListQuery, fromMs: number): ListStatement {
+export function listBatches(
+  topic: number,
+  state: number,
+  query: ListQuery,
+  { fromMs, toMs }: { readonly fromMs: number; readonly toMs: number },
+): ListStatement {
   const { after, prefix, limit } = query
   const batches = new Conditions(topic)
-  batches.add(`state = ${state} AND ended_ms >= ${batches.value(fromMs)}::bigint`)
+  batches.add(
+    `state = ${state} AND ended_ms >= ${batches.value(fromMs)}::bigint AND ended_ms <= ${batches.value(toMs)}::bigint`,
+  )
   const tasks: string[] = []
   if (query.dueFromMs > 0) {
     const dueFrom = batches.value(query.dueFromMs)

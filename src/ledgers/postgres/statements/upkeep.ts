@@ -23,13 +23,6 @@ export const UPKEEP = {
     returns: 'One row: the number.',
     text: "SELECT nextval('tocsin.session')",
   },
-  readsBatches: {
-    does: 'Returns whether all nodes on the board read batches of ended tasks (tocsin.ended_batch).',
-    sentBy: 'History.ask',
-    takes: [],
-    returns: 'One row: a boolean.',
-    text: 'SELECT NOT EXISTS (SELECT FROM tocsin.node WHERE NOT reads_batches)',
-  },
   now: {
     does: 'Returns the time of the clock of record, in Unix milliseconds.',
     sentBy: 'PostgresLedger.nowMs',
