@@ -67,7 +67,26 @@ export async function hintsIn(redis: RedisServer, prefix: string, topic: string)
       else waiting.set(key, Math.floor(Number(reply[at + 1]) / 1_000))
     }
   }
+  for (const key of await keysInRecords(redis, cells)) held.add(key)
   return { waiting, held }
+}
+
+/** The keys that claims hold as records: the fields 'k<stamp>' have them, each followed by a line end. */
+async function keysInRecords(redis: RedisServer, cells: readonly string[]): Promise<string[]> {
+  const replies = await ask(
+    { path: redis.socket },
+    cells.map((cell) => ['HGETALL', `${cell}:claims`]),
+    ANSWER_WITHIN_MS,
+  )
+  return replies.flatMap((reply) => {
+    if (!Array.isArray(reply)) throw new Error(`HGETALL: ${String(reply)}`)
+    const texts = reply.filter((_, i) => i % 2 === 1 && /^k\d+$/.test(String(reply[i - 1])))
+    return texts.flatMap((text) =>
+      String(text)
+        .split('\n')
+        .filter((key) => key !== ''),
+    )
+  })
 }
 
 /** What the timetable has and the ledger has not, or the other way, task by task. Empty: they are the same. */
