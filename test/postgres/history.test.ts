@@ -403,21 +403,25 @@ test('a page has no batch that ended after its rows were read, because a task th
 })
 
 test('a role that may use the tables of an earlier version may use those of this one', async () => {
+  // A name that has to be quoted.
+  const role = `Worker "${topics}"`
+  const quoted = `"${role.replaceAll('"', '""')}"`
   await sql(
     url,
-    `CREATE ROLE worker_${topics} LOGIN;
+    `CREATE ROLE ${quoted} LOGIN;
      DROP TABLE tocsin.ended_batch; DROP SEQUENCE tocsin.batch; DROP FUNCTION tocsin.key_hash;
      ALTER TABLE tocsin.node DROP COLUMN reads_batches;
      UPDATE tocsin.meta SET value = '8' WHERE name = 'format';
-     GRANT USAGE ON SCHEMA tocsin TO worker_${topics};
-     GRANT ALL ON ALL TABLES IN SCHEMA tocsin TO worker_${topics};
-     GRANT ALL ON ALL SEQUENCES IN SCHEMA tocsin TO worker_${topics}`,
+     GRANT USAGE ON SCHEMA tocsin TO ${quoted};
+     GRANT ALL ON ALL TABLES IN SCHEMA tocsin TO ${quoted};
+     GRANT ALL ON ALL SEQUENCES IN SCHEMA tocsin TO ${quoted}`,
   )
   await (await open()).close()
   const [row] = await sql<{ may: boolean }>(
     url,
-    `SELECT has_table_privilege('worker_${topics}', 'tocsin.ended_batch', 'INSERT, SELECT, DELETE')
-       AND has_sequence_privilege('worker_${topics}', 'tocsin.batch', 'USAGE') AS may`,
+    `SELECT has_table_privilege($1, 'tocsin.ended_batch', 'INSERT, SELECT, DELETE')
+       AND has_sequence_privilege($1, 'tocsin.batch', 'USAGE') AS may`,
+    [role],
   )
   expect(row).toEqual({ may: true })
 })

@@ -273,12 +273,12 @@ export const MIGRATIONS: readonly { readonly name: string; sql(partitions: numbe
       CREATE INDEX ended_batch_time ON tocsin.ended_batch (topic, state, ended_ms);
       CREATE UNIQUE INDEX ended_batch_id ON tocsin.ended_batch (cell, id);
 
-      -- The roles that may use the tables of ended tasks may use this one, too.
+      -- The roles that may use the tables of ended tasks may use this one, too. A regrole as text is quoted where needed.
       DO $tocsin$
         DECLARE given record;
         BEGIN
           FOR given IN
-            SELECT c.relname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(a.grantee::regrole::text) END AS grantee
+            SELECT c.relname, a.privilege_type, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL aclexplode(c.relacl) a
             WHERE n.nspname = 'tocsin' AND c.relname IN ('ended', 'generation') AND a.grantee <> c.relowner
           LOOP
