@@ -27,22 +27,20 @@ const UNITS = {
   bytes: 'bytes; shorter is better',
 }
 
+/** The title of a chart, and the machine. */
+export function heading(title, machine) {
+  const where = `tocsin ${machine.tocsin} · ${machine.date.slice(0, 10)} · ${describeMachine(machine)}`
+  return [
+    text(MARGIN, 46, title, { size: 20, weight: 600 }),
+    text(MARGIN, 68, where, { size: 12, fill: QUIET }),
+  ]
+}
+
 export function chart(report) {
   const { title, machine, rows, runs, versions } = report
   const series = seriesOf(rows)
   const figures = figuresOf(rows)
-  const parts = [
-    text(MARGIN, 46, title, { size: 20, weight: 600 }),
-    text(
-      MARGIN,
-      68,
-      `tocsin ${machine.tocsin} · ${machine.date.slice(0, 10)} · ${describeMachine(machine)}`,
-      {
-        size: 12,
-        fill: QUIET,
-      },
-    ),
-  ]
+  const parts = heading(title, machine)
   let y = 96
   if (versions !== undefined) {
     parts.push(text(MARGIN, 86, describeVersions(versions), { size: 12, fill: QUIET }))

@@ -2,7 +2,7 @@
  * Draws the suite 'growth' as lines: a column for each kind of store, a row for each kind of work. Below each point stands
  * the CPU time per task.
  */
-import { describeMachine } from './machine.mjs'
+import { heading } from './chart.mjs'
 import { describeRuns, describeVersions, figureText, ratioText, seriesOf } from './report.mjs'
 import { INK, line, LINE, MARGIN, px, QUIET, svg, text, WIDTH } from './svg.mjs'
 import { ratio } from './targets.mjs'
@@ -28,16 +28,7 @@ export function growthChart(report) {
   const stores = [...new Set(ours.map(storeOf))]
   const width = (WIDTH - 2 * MARGIN - 2 * GAP) / 3
   const parts = [
-    text(MARGIN, 46, title, { size: 20, weight: 600 }),
-    text(
-      MARGIN,
-      68,
-      `tocsin ${machine.tocsin} · ${machine.date.slice(0, 10)} · ${describeMachine(machine)}`,
-      {
-        size: 12,
-        fill: QUIET,
-      },
-    ),
+    ...heading(title, machine),
     text(MARGIN, 86, describeVersions(versions), { size: 12, fill: QUIET }),
     ...legend(110),
   ]

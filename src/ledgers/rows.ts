@@ -1,4 +1,5 @@
 /** Columns and values that the tables of all SQL ledgers share, and functions that convert rows into other types. */
+import { compareKeys } from '../values/list-position.ts'
 import { LOSSES_OF_A_SUSPECT } from '../values/rescue.ts'
 import { type DeadCause, PRIORITIES, type Priority, type State, taskId } from '../task.ts'
 import type { ClaimedTask, EntryView } from '../timetable.ts'
@@ -137,6 +138,14 @@ export interface SeenEndedRow extends Omit<ClaimedRow, 'ring_ms'> {
   readonly created_ms: number
   readonly error: string | null
   readonly cause: string | null
+}
+
+/** Orders ended tasks as lists do: by the time of their end, then by key and generation. */
+export function compareEnded(
+  a: Pick<SeenEndedRow, 'ended_ms' | 'key' | 'generation'>,
+  b: Pick<SeenEndedRow, 'ended_ms' | 'key' | 'generation'>,
+): number {
+  return a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation
 }
 
 /**

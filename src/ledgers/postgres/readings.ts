@@ -6,6 +6,7 @@ import type { State } from '../../task.ts'
 import type { Books, CellAddress, Counts, EntryView, ListQuery, Place, Selection } from '../../timetable.ts'
 import type { Frontier, Hint } from '../../hint-table.ts'
 import {
+  compareEnded,
   DONE,
   ENDED_STATES,
   endedView,
@@ -14,7 +15,6 @@ import {
   type SeenEndedRow,
   type SeenLiveRow,
 } from '../rows.ts'
-import { compareKeys } from '../../values/list-position.ts'
 import { placeArrays } from './arrays.ts'
 import { type HintRow, hintOfRow } from './rows.ts'
 import { listBatches, listEnded, listLive } from './statements/lists.ts'
@@ -41,7 +41,7 @@ export class Readings {
       boolean | null,
     ]
     if (live !== null) return liveView(topic, live, live.is_claimed)
-    if (batched !== null && (ended === null || endedAfter(batched, ended)))
+    if (batched !== null && (ended === null || compareEnded(batched, ended) > 0))
       return endedView(topic, batched, false)
     return ended === null ? null : endedView(topic, ended, isSuperseded === true)
   }
@@ -97,7 +97,7 @@ export class Readings {
     // A task with a tag has a row, and so have cancelled and dead tasks.
     if (query.tag === null && (state === DONE || state === OBSOLETE))
       found.push(...(await this.#listBatches(id, state, query, rows[0]?.[0] ?? 0)))
-    found.sort((a, b) => a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation)
+    found.sort(compareEnded)
     return found.slice(0, query.limit).map((row) => endedView(topic, row, isSuperseded.get(row) ?? false))
   }
 
@@ -171,10 +171,6 @@ export class Readings {
       },
     }
   }
-}
-
-function endedAfter(a: SeenEndedRow, b: SeenEndedRow): boolean {
-  return a.ended_ms > b.ended_ms || (a.ended_ms === b.ended_ms && a.generation > b.generation)
 }
 
 function booksOf([

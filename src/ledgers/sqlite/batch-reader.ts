@@ -1,7 +1,9 @@
 /** Reads the ended tasks that are in batches. */
 import type { Database, Statement } from 'better-sqlite3'
 import type { ListQuery, Place } from '../../timetable.ts'
-import { type BatchRow, compareEnded, hasPrefix, tasksOf } from './batch-rows.ts'
+import { prefixOf } from '../../values/cell.ts'
+import { compareEnded } from '../rows.ts'
+import { type BatchRow, tasksOf } from './batch-rows.ts'
 import { fingerprintOf } from './fingerprints.ts'
 import type { EndedRow } from './rows.ts'
 
@@ -32,17 +34,13 @@ export class BatchReader {
    */
   page(topic: number, state: number, query: ListQuery, untilMs: number): EndedRow[] {
     const { after, limit, prefix } = query
-    const isAfter = ({ ended_ms, key, generation }: EndedRow): boolean =>
-      after === null ||
-      compareEnded(
-        { ended_ms, key, generation } as EndedRow,
-        { ended_ms: after.ringMs, key: after.key, generation: after.failures } as EndedRow,
-      ) > 0
+    // A position in a list of ended tasks has the generation in place of the failures.
+    const last = after && { ended_ms: after.ringMs, key: after.key, generation: after.failures }
     const isWanted = (task: EndedRow): boolean =>
       task.due_ms >= query.dueFromMs &&
       task.due_ms <= query.dueToMs &&
-      (prefix === null || hasPrefix(task.key, prefix)) &&
-      isAfter(task)
+      (prefix === null || prefixOf(task.key) === prefix) &&
+      (last === null || compareEnded(task, last) > 0)
     const { nextTime, batches } = this.#listing(query)
     const page: EndedRow[] = []
     let endedMs: number | undefined

@@ -1,5 +1,4 @@
 /** A batch: one row for many ended tasks of one cell that ended together. */
-import { prefixOf } from '../../values/cell.ts'
 import type { EndedRow } from './rows.ts'
 
 /** Separates the texts of the tasks in a column. No key has it, and a task whose body has it is not put into a batch. */
@@ -59,27 +58,3 @@ export function tasksOf(batch: BatchRow): EndedRow[] {
 const NUMBERS_COUNT = 4
 /** The checksum of no task. */
 const DIFFERENT = -1
-
-/** Returns true if the key is the prefix itself or begins with it and a ':'. */
-export function hasPrefix(key: string, prefix: string): boolean {
-  return prefixOf(key) === prefix
-}
-
-/** Orders keys as SQLite does, by their bytes in UTF-8. JavaScript orders the halves of surrogate pairs otherwise. */
-export function compareKeys(a: string, b: string): number {
-  const length = Math.min(a.length, b.length)
-  for (let i = 0; i < length; i++) {
-    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)]
-    if (x !== y) return rank(x) - rank(y)
-  }
-  return a.length - b.length
-}
-
-function rank(code: number): number {
-  const isHalf = code >= 0xd800 && code <= 0xdfff
-  return isHalf ? code + 0x10000 : code
-}
-
-export function compareEnded(a: EndedRow, b: EndedRow): number {
-  return a.ended_ms - b.ended_ms || compareKeys(a.key, b.key) || a.generation - b.generation
-}

@@ -1,7 +1,7 @@
 import Database from 'better-sqlite3'
 import { expect, it } from 'vitest'
 import type { EntryView, ListQuery, NewEntry } from '../../timetable.ts'
-import { compareKeys } from './batch-rows.ts'
+import { compareKeys } from '../../values/list-position.ts'
 import { BATCH_MIN } from './batch-writer.ts'
 import { fingerprintOf, fingerprintsOf } from './fingerprints.ts'
 import { migrate } from './migrations.ts'

@@ -7,6 +7,7 @@ import {
   AT,
   CARRIED,
   eachRow,
+  eachRowOfGroups,
   eachRowWhere,
   FREE,
   graves,
@@ -42,12 +43,13 @@ const TAKES = [
   SESSION,
 ] as const
 
-const CLAIM_COLUMNS = [
+/** The columns of a claim call, which are the same for all of its tasks. */
+const CALL_COLUMNS = [
   { name: 'my_stamp', array: '$4::bigint[]' },
   { name: 'trusted_ms', array: '$5::bigint[]' },
   { name: 'rang_ms', array: '$6::bigint[]' },
-  { name: 'alone', array: '$7::boolean[]' },
 ]
+const CLAIM_COLUMNS = [...CALL_COLUMNS, { name: 'alone', array: '$7::boolean[]' }]
 
 const TAKING = `session = $8, stamp = i.my_stamp, lease_ms = i.now_ms + i.trusted_ms, deliveries = l.deliveries + 1,
       started = CASE WHEN i.alone THEN ${ALONE} ELSE 0 END`
@@ -100,13 +102,7 @@ export const claimGroups: Statement = {
       deliveries = l.deliveries + 1, started = 0
     FROM (
       SELECT g.n, g.my_stamp, g.trusted_ms, g.rang_ms, t.now_ms, l.at, l.part
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
-        WITH ORDINALITY AS g (cell, keys, my_stamp, trusted_ms, rang_ms, n)
-      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
-      CROSS JOIN LATERAL (
-        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
-        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
-      ) l
+      ${eachRowOfGroups(CALL_COLUMNS)}
     ) i
     WHERE ${AT} AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost < ${LOSSES_OF_A_SUSPECT}
     RETURNING i.n, l.key, l.generation, l.due_ms, ${OTHER} AS other, l.body, ${BYTES}

@@ -99,6 +99,20 @@ export const eachRowWhere = (
     ) l`
 
 /**
+ * Returns a FROM clause for groups of keys: one input row per group `g`, whose keys are one text. Like `eachRowWhere`, it has
+ * the ctid and the partition of each live row, but it locks none.
+ */
+export const eachRowOfGroups = (
+  more: readonly Column[],
+): string => `FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
+        WITH ORDINALITY AS g (cell, keys${more.map(({ name }) => `, ${name}`).join('')}, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
+      CROSS JOIN LATERAL (
+        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
+        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
+      ) l`
+
+/**
  * The condition for the row with a ctid, in a partition. No other condition on the row may be added. If PostgreSQL plans
  * the statement while the table is empty, the planner prefers an index for the other condition. PostgreSQL caches this
  * plan, which reads the whole topic for each row when the table is full.

@@ -6,6 +6,7 @@ import {
   AT,
   CARRIED,
   eachRow,
+  eachRowOfGroups,
   FREE,
   graves,
   GRAVES_EMPTIED,
@@ -27,6 +28,12 @@ import {
   TOPIC,
 } from './statement.ts'
 
+const FINISH_COLUMNS = [
+  { name: 'my_stamp', array: '$4::bigint[]' },
+  { name: 'state', array: '$5::smallint[]' },
+  { name: 'size', array: '$6::integer[]' },
+]
+
 /**
  * Removes the live rows of tasks that end, for whole groups. A group has the tasks of one claim call that end in the same
  * state. A row is found by its key, and deleted by its ctid without being locked before: that would write each row twice.
@@ -36,13 +43,7 @@ import {
 const removed = (returning: string): string => `removed AS (
     DELETE FROM tocsin.live l USING (
       SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
-        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
-      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
-      CROSS JOIN LATERAL (
-        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
-        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
-      ) l
+      ${eachRowOfGroups(FINISH_COLUMNS)}
     ) i WHERE ${AT} AND l.session = $7 AND l.stamp = i.my_stamp
     RETURNING i.n, i.state, ${returning}
   )`
