@@ -110,7 +110,7 @@ describe('capacity', () => {
     expect(capacity.mayClaimBy(1_000)).toBe(false)
   })
 
-  it('adds a prefetch of 100 ms of work at the measured rate, at most four batches', () => {
+  it('adds a prefetch of 100 ms of work at the measured rate, at most eight batches', () => {
     const { capacity, clock } = capacityOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     capacity.finished(2_000)
@@ -118,9 +118,9 @@ describe('capacity', () => {
     const fast = capacityOf(10, { batchSize: 50 })
     fast.clock.moveTo(1_000)
     fast.capacity.finished(1_000_000)
-    // 10 permits and a prefetch of 200: three shares, then a gap of less than half that is not worth a claim.
-    const reserved = Array.from({ length: 4 }, () => reserve(fast.capacity))
-    expect(reserved).toEqual([50, 40, 30, 0])
+    // 10 permits and a prefetch of 400: shares of at most a batch, then a gap of less than half that is not worth a claim.
+    const reserved = Array.from({ length: 6 }, () => reserve(fast.capacity))
+    expect(reserved).toEqual([50, 50, 50, 50, 50, 0])
   })
 
   it('refills the prefetch in halves, not task by task, but a free permit at once', () => {

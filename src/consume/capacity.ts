@@ -34,7 +34,7 @@ import type { ReservedStarts, StartRate } from './start-rate.ts'
  * the lease if that is shorter. It is never more than PREFETCH_BATCHES batches.
  */
 const PREFETCH_MS = 100
-const PREFETCH_BATCHES = 4
+const PREFETCH_BATCHES = 8
 
 /**
  * A consumer claims nothing while it has too many unrecorded outcomes: more than this number times the batch size, or

@@ -375,6 +375,12 @@ describe('while another transaction changes a task that ends', () => {
     expect(await numberOf('live')).toBe(1)
     expect(await listed()).toEqual(KEYS.slice(1))
   })
+
+  test('it does not end if this process has claimed it again', async () => {
+    const answers = await settleBeside('UPDATE tocsin.live SET stamp = stamp + 1 WHERE key = $1')
+    expect(answers).toEqual(['stale', ...KEYS.slice(1).map(() => 'settled')])
+    expect(await numberOf('live')).toBe(1)
+  })
 })
 
 test('a page has no batch that ended after its rows were read, because a task that ended before has a row', async () => {

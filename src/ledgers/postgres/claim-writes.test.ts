@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type ClaimGroup, ClaimWrites } from './claim-writes.ts'
+import { ClaimedRows } from './claimed-rows.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import { TOO_LARGE } from './sql-states.ts'
 import { WRITES } from './statements/writes.ts'
@@ -56,12 +57,13 @@ const row = (n: number, keys: readonly string[], bodies = keys.map(() => '1')) =
   keys.map(() => 900).join(','),
   null,
   bodies.join(SEPARATOR),
+  keys.map((_, i) => `(0,${i + 1})`).join(';'),
 ]
 
 describe('claims of whole calls', () => {
   it('gives each call its own tasks, in the order of its keys, whatever the order of the answer', async () => {
     const { runner, sent } = serverWith(() => [row(2, ['d']), row(1, ['b', 'a'])])
-    const claims = new ClaimWrites(5)
+    const claims = new ClaimWrites(5, new ClaimedRows())
     const verdicts = await claims.claim(runner, TOPIC, [group(['a', 'b']), group(['d'])])
     const keys = verdicts.map((one) => one.map((verdict) => (verdict.kind === 'ours' ? verdict.task.id : '')))
     expect(keys).toEqual([['t/a/101', 't/b/100'], ['t/d/100']])
@@ -70,15 +72,19 @@ describe('claims of whole calls', () => {
 
   it('asks about the tasks that were not claimed, and only about these', async () => {
     const { runner, sent } = serverWith(() => [row(1, ['b'])])
-    const [verdicts] = await new ClaimWrites(5).claim(runner, TOPIC, [group(['a', 'b', 'c'])])
+    const [verdicts] = await new ClaimWrites(5, new ClaimedRows()).claim(runner, TOPIC, [
+      group(['a', 'b', 'c']),
+    ])
     expect(verdicts?.map(({ kind }) => kind)).toEqual(['gone', 'ours', 'gone'])
     expect(sent).toEqual(['groups', 'any'])
   })
 
   it('reads the columns that differ from those of most tasks', async () => {
     const unusual = ['a', 800, 2, 3, 0, 'x\ny'].join('\x1f')
-    const { runner } = serverWith(() => [[...row(1, ['a', 'b']).slice(0, 4), unusual, `1${SEPARATOR}2`]])
-    const [verdicts] = await new ClaimWrites(5).claim(runner, TOPIC, [group(['a', 'b'])])
+    const { runner } = serverWith(() => [
+      [...row(1, ['a', 'b']).slice(0, 4), unusual, `1${SEPARATOR}2`, '(0,1);(0,2)'],
+    ])
+    const [verdicts] = await new ClaimWrites(5, new ClaimedRows()).claim(runner, TOPIC, [group(['a', 'b'])])
     expect(verdicts).toMatchObject([
       {
         task: {
@@ -99,7 +105,7 @@ describe('claims of whole calls', () => {
 
   it('claims task by task if a row is locked, and whole calls the next time', async () => {
     const { runner, sent } = serverWith(fails('55P03'))
-    const claims = new ClaimWrites(5)
+    const claims = new ClaimWrites(5, new ClaimedRows())
     await claims.claim(runner, TOPIC, [group(['a'])])
     await claims.claim(runner, TOPIC, [group(['a'])])
     expect(sent).toEqual(['groups', 'each', 'any', 'groups', 'each', 'any'])
@@ -107,7 +113,7 @@ describe('claims of whole calls', () => {
 
   it('claims a topic with large payloads task by task for a while, and other topics as before', async () => {
     const { runner, sent } = serverWith(fails(TOO_LARGE))
-    const claims = new ClaimWrites(5)
+    const claims = new ClaimWrites(5, new ClaimedRows())
     for (let i = 0; i < 18; i++) await claims.claim(runner, TOPIC, [group(['a'])])
     expect(sent.flatMap((name, i) => (name === 'groups' ? [i] : []))).toEqual([0, 1 + 17 * 2])
     sent.length = 0
@@ -117,19 +123,21 @@ describe('claims of whole calls', () => {
 
   it('passes on any other error', async () => {
     const { runner } = serverWith(fails('57014'))
-    await expect(new ClaimWrites(5).claim(runner, TOPIC, [group(['a'])])).rejects.toThrow('57014')
+    await expect(new ClaimWrites(5, new ClaimedRows()).claim(runner, TOPIC, [group(['a'])])).rejects.toThrow(
+      '57014',
+    )
   })
 
   it('claims a suspect by the statement that may', async () => {
     const { runner, sent } = serverWith(() => [])
-    await new ClaimWrites(5).claim(runner, TOPIC, [group(['a'], { alone: true })])
+    await new ClaimWrites(5, new ClaimedRows()).claim(runner, TOPIC, [group(['a'], { alone: true })])
     expect(sent).toEqual(['each', 'any'])
   })
 
   it('learns how large the payloads of a topic are', async () => {
     const large = 'x'.repeat(50_000)
     const { runner } = serverWith(() => [row(1, ['a'], [large])])
-    const claims = new ClaimWrites(5)
+    const claims = new ClaimWrites(5, new ClaimedRows())
     const before = claims.bytesOf('t', group(['a', 'b']))
     await claims.claim(runner, TOPIC, [group(['a'])])
     expect(claims.bytesOf('t', group(['a', 'b']))).toBe(100_000)
@@ -138,7 +146,7 @@ describe('claims of whole calls', () => {
 
   it('rejects a payload that contains the separator, because it would be the payload of another task', async () => {
     const { runner } = serverWith(() => [row(1, ['a'], [`1${SEPARATOR}2`])])
-    const claiming = new ClaimWrites(5).claim(runner, TOPIC, [group(['a'])])
+    const claiming = new ClaimWrites(5, new ClaimedRows()).claim(runner, TOPIC, [group(['a'])])
     await expect(claiming).rejects.toMatchObject({ code: 'ledger-damaged' })
   })
 })

@@ -8,6 +8,7 @@ import type { ClaimedTask, Place } from '../../timetable.ts'
 import { poisonText } from '../../values/rescue.ts'
 import { claimedTaskOf, hintOf, priorityOf, tagsOf } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
+import type { ClaimedRows } from './claimed-rows.ts'
 import { isLockTimeout, isTooLarge } from './driver-errors.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import { FIELD_SEPARATOR } from './statements/claims.ts'
@@ -68,13 +69,15 @@ const LAST_WEIGHT = 0.2
  */
 export class ClaimWrites {
   readonly #session: number
+  readonly #rows: ClaimedRows
   /** The number of further batches that are claimed task by task, by the id of the topic. */
   readonly #boundedBatchesLeft = new Map<number, number>()
   /** The average size of the payloads of a topic, by its name. */
   readonly #bytesPerTask = new Map<string, number>()
 
-  constructor(session: number) {
+  constructor(session: number, rows: ClaimedRows) {
     this.#session = session
+    this.#rows = rows
   }
 
   /** Estimates the size of the answer to a claim call. */
@@ -126,11 +129,10 @@ export class ClaimWrites {
         isFast,
       ])
       for (const row of rows as GroupRow[]) {
-        const at = row[0] - 1
-        this.#measure(
-          topic.name,
-          putGroup(topic.name, groups[at] as ClaimGroup, row, verdicts[at] as ClaimVerdict[]),
-        )
+        const [n, keyList, , , , , ctidList] = row
+        const group = groups[n - 1] as ClaimGroup
+        this.#measure(topic.name, putGroup(topic.name, group, row, verdicts[n - 1] as ClaimVerdict[]))
+        this.#rows.remember(topic.id, group.cell, group.stamp, keyList, ctidList)
       }
       return true
     } catch (error) {
@@ -191,6 +193,7 @@ type GroupRow = [
   duesMs: string,
   others: string | null,
   bodies: string,
+  ctids: string,
 ]
 
 type ClaimRow = [

@@ -2,6 +2,7 @@
 import type { LedgerSettlement } from '../../ledger.ts'
 import { DONE, OBSOLETE } from '../rows.ts'
 import { numberArray, textArray } from './arrays.ts'
+import type { ClaimedRows } from './claimed-rows.ts'
 import type { History } from './history.ts'
 import type { StatementRunner } from './statement-runner.ts'
 import { BATCH_TASKS_MAX } from './statements/batches.ts'
@@ -23,10 +24,13 @@ interface FinishGroup {
 export class FinishWrites {
   readonly #session: number
   readonly #history: History
+  /** Null for the claims of another session. */
+  readonly #rows: ClaimedRows | null
 
-  constructor(session: number, history: History) {
+  constructor(session: number, history: History, rows: ClaimedRows | null) {
     this.#session = session
     this.#history = history
+    this.#rows = rows
   }
 
   /**
@@ -49,6 +53,7 @@ export class FinishWrites {
       numberArray(groups.map(({ keys }) => keys.length)),
       this.#session,
       runner.lockTimeoutMs,
+      textArray(groups.map(({ cell, stamp, keys }) => this.#rows?.take(topic.id, cell, stamp, keys) ?? null)),
     ]
     const [row] = this.#history.keepsEnded(topic.name)
       ? await runner.query(WRITES.finish.text, [...values, this.#history.batchMin()])

@@ -20,6 +20,7 @@ import { UPKEEP } from './statements/upkeep.ts'
 import { Topics } from './topics.ts'
 import { CallerTransactions } from './caller-transactions.ts'
 import { ClaimWrites } from './claim-writes.ts'
+import { ClaimedRows } from './claimed-rows.ts'
 import { Writes } from './writes.ts'
 
 export interface PostgresSettings {
@@ -90,8 +91,9 @@ export async function openPostgres(
     const topics = new Topics(database, clock)
     const readsBatches = settings.readsBatches ?? (() => ledger.board.readsBatches())
     const history = new History(clock, topics, batchMin, readsBatches)
-    const writes = new Writes(session, history)
-    const claims = new ClaimWrites(session)
+    const rows = new ClaimedRows()
+    const writes = new Writes(session, history, rows)
+    const claims = new ClaimWrites(session, rows)
     const batcher = new Batcher(clock, callTimeoutMs)
     const listener = new Listener(pool, schema, clock, random, logger, callTimeoutMs)
     const transactions = new CallerTransactions(database, writes, facts.id, (name) => topics.placed(name))

@@ -41,7 +41,15 @@ const STEPS: readonly Step[] = [
   {
     name: 'claim_groups',
     statement: WRITES.claimGroups,
-    returns: ['n integer', 'keys text', 'generations text', 'dues_ms text', 'others text', 'bodies text'],
+    returns: [
+      'n integer',
+      'keys text',
+      'generations text',
+      'dues_ms text',
+      'others text',
+      'bodies text',
+      'ctids text',
+    ],
     isByPlace: true,
   },
   {

@@ -398,7 +398,7 @@ WITH t AS MATERIALIZED (
 --   $9  is_fast          boolean     true: the commit of this statement does not wait for the disk (synchronous_commit = off)
 -- Returns: A row for each call that claimed a task: n; keys (separated by \x1e); generations, due_ms (by commas);
 -- others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by
--- \x1f); bodies.
+-- \x1f); bodies; ctids, where the rows are now.
 PREPARE write_claim_groups (integer, smallint[], text[], bigint[], bigint[], bigint[], bigint, integer, boolean) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
@@ -420,18 +420,19 @@ WITH t AS MATERIALIZED (
       ) l
     ) i
     WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost < 2
-    RETURNING i.n, l.key, l.generation, l.due_ms, CASE WHEN l.ring_ms = l.due_ms AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL
+    RETURNING i.n, l.key, l.ctid, l.generation, l.due_ms, CASE WHEN l.ring_ms = l.due_ms AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL
         THEN NULL ELSE concat_ws(E'\x1f', l.key, l.ring_ms, l.failures, l.deliveries, l.priority, array_to_string(l.tags, E'\n'))
       END AS other, l.body, octet_length(l.body) AS bytes
   ),
   size AS MATERIALIZED (SELECT tocsin.fits(coalesce(sum(bytes), 0)::bigint, 1048576) AS fits FROM taken),
   told AS (
-    SELECT n, count(*) AS count, string_agg(key, E'\x1e') AS keys, string_agg(generation::text, ',') AS generations, string_agg(due_ms::text, ',') AS dues_ms,
+    SELECT n, count(*) AS count, string_agg(key, E'\x1e') AS keys, string_agg(ctid::text, ';') AS ctids,
+      string_agg(generation::text, ',') AS generations, string_agg(due_ms::text, ',') AS dues_ms,
       string_agg(other, E'\x1e') AS others, string_agg(body, E'\x1e') AS bodies
     FROM taken WHERE (SELECT fits FROM size) GROUP BY n
   ),
   booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, sum(count) FROM told HAVING count(*) > 0)
-  SELECT n::integer, keys, generations, dues_ms, others, bodies FROM told;
+  SELECT n::integer, keys, generations, dues_ms, others, bodies, ctids FROM told;
 
 -- write_claim
 -- Claims pending tasks that are due, which is the common case, until their payloads reach 1048576 bytes. Skips all
@@ -629,10 +630,11 @@ WITH t AS MATERIALIZED (
 --   $6  sizes            integer[]   number of keys of each group
 --   $7  session          bigint      session of the process that holds the claims
 --   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
---   $9  batch_min        integer     smallest group that becomes a batch; NULL: none does
+--   $9  ctids            text[]      ctid of each row, separated by ';'; NULL: not known
+--   $10 batch_min        integer     smallest group that becomes a batch; NULL: none does
 -- Returns: One value: null if all tasks ended. Otherwise the tasks that ended, separated by \x1e: number of the
 -- group, \x1f, key.
-PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer, integer) AS
+PREPARE write_finish (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer, text[], integer) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $8::integer IS NOT NULL
@@ -640,16 +642,16 @@ WITH t AS MATERIALIZED (
   ),
   removed AS (
     DELETE FROM tocsin.live l USING (
-      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
-        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
-      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e')) AS k (key)
-      CROSS JOIN LATERAL (
-        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
-        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
-      ) l
-    ) i WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session = $7 AND l.stamp = i.my_stamp
-    RETURNING i.n, i.state, i.size >= $9::integer AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL AND l.error IS NULL
+      SELECT g.n, g.cell, g.my_stamp, g.state, g.size, k.key, coalesce(k.ctid::tid, (
+        SELECT l.ctid FROM tocsin.live l WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key
+      )) AS at
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[], $9::text[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, ctids, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e'), string_to_array(g.ctids, ';')) AS k (key, ctid)
+      OFFSET 0
+    ) i WHERE l.ctid = i.at AND l.session = $7 AND l.stamp = i.my_stamp
+      AND l.key = i.key AND l.cell + 0 = i.cell AND l.topic + 0 = $1
+    RETURNING i.n, i.state, i.size >= $10::integer AND l.failures = 0 AND l.deliveries = 1 AND l.priority = 1 AND l.tags IS NULL AND l.error IS NULL
       AND NOT ((SELECT count(*) FROM (SELECT FROM tocsin.ended WHERE topic = $1 AND state = 4 LIMIT 1) AS d) > 0
         AND EXISTS (SELECT FROM tocsin.ended d WHERE d.topic = $1 AND d.cell = l.cell AND d.key = l.key AND d.state = 4)) AS is_batched, l.topic, l.cell, l.key, l.generation, l.due_ms, l.priority, l.deliveries, l.created_ms, l.tags, l.body, l.failures, l.error
   ),
@@ -685,9 +687,10 @@ WITH t AS MATERIALIZED (
 --   $6  sizes            integer[]   number of keys of each group
 --   $7  session          bigint      session of the process that holds the claims
 --   $8  lock_timeout_ms  integer     how long to wait for row locks; NULL for the setting of the connection
+--   $9  ctids            text[]      ctid of each row, separated by ';'; NULL: not known
 -- Returns: One value: null if all tasks ended. Otherwise the tasks that ended, separated by \x1e: number of the
 -- group, \x1f, key.
-PREPARE write_finish_unkept (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer) AS
+PREPARE write_finish_unkept (integer, smallint[], text[], bigint[], smallint[], integer[], bigint, integer, text[]) AS
 WITH t AS MATERIALIZED (
     SELECT tocsin.now_ms() AS now_ms,
       CASE WHEN $8::integer IS NOT NULL
@@ -695,15 +698,15 @@ WITH t AS MATERIALIZED (
   ),
   removed AS (
     DELETE FROM tocsin.live l USING (
-      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
-      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[])
-        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, n)
-      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e')) AS k (key)
-      CROSS JOIN LATERAL (
-        SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
-        WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key OFFSET 0
-      ) l
-    ) i WHERE l.ctid = i.at AND l.tableoid = i.part AND l.session = $7 AND l.stamp = i.my_stamp
+      SELECT g.n, g.cell, g.my_stamp, g.state, g.size, k.key, coalesce(k.ctid::tid, (
+        SELECT l.ctid FROM tocsin.live l WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key
+      )) AS at
+      FROM t, unnest($2::smallint[], $3::text[], $4::bigint[], $5::smallint[], $6::integer[], $9::text[])
+        WITH ORDINALITY AS g (cell, keys, my_stamp, state, size, ctids, n)
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\x1e'), string_to_array(g.ctids, ';')) AS k (key, ctid)
+      OFFSET 0
+    ) i WHERE l.ctid = i.at AND l.session = $7 AND l.stamp = i.my_stamp
+      AND l.key = i.key AND l.cell + 0 = i.cell AND l.topic + 0 = $1
     RETURNING i.n, i.state, l.cell, l.key
   ),
   outranked AS (

@@ -18,6 +18,7 @@ import type { Hint } from '../../hint-table.ts'
 import { hintOf, priorityNumber, priorityOf, tagsText } from '../rows.ts'
 import { booleanArray, numberArray, placeArrays, textArray } from './arrays.ts'
 import { noOpenTransaction } from './driver-errors.ts'
+import type { ClaimedRows } from './claimed-rows.ts'
 import { FinishWrites } from './finish-writes.ts'
 import type { History } from './history.ts'
 import type { StatementRunner } from './statement-runner.ts'
@@ -50,13 +51,16 @@ export class Writes {
   readonly session: number
   readonly #history: History
   readonly #finishes: FinishWrites
+  /** Null for the claims of another session. */
+  readonly #rows: ClaimedRows | null
   /** The number of further batches for which the insert-only fast path is skipped. */
   #slowBatchesLeft = 0
 
-  constructor(session: number, history: History) {
+  constructor(session: number, history: History, rows: ClaimedRows | null) {
     this.session = session
     this.#history = history
-    this.#finishes = new FinishWrites(session, history)
+    this.#rows = rows
+    this.#finishes = new FinishWrites(session, history, rows)
   }
 
   /**
@@ -64,7 +68,7 @@ export class Writes {
    * used in any process.
    */
   as(session: number): Writes {
-    return session === this.session ? this : new Writes(session, this.#history)
+    return session === this.session ? this : new Writes(session, this.#history, null)
   }
 
   async schedule(
@@ -195,6 +199,7 @@ export class Writes {
       numberArray(items.map(({ leaseMs }) => leaseMs)),
       this.session,
     ])
+    for (const { cell, stamp } of items) this.#rows?.forget(topic.id, cell, stamp)
     const found = new Map(rows as [string, ExtendAnswer][])
     return items.map(({ key }) => found.get(key) ?? 'stale')
   }

@@ -6,6 +6,7 @@ import { TOO_LARGE } from '../sql-states.ts'
 import {
   AT,
   CARRIED,
+  CTID_SEPARATOR,
   eachRow,
   eachRowOfGroups,
   eachRowWhere,
@@ -92,7 +93,7 @@ export const claimGroups: Statement = {
     IS_FAST,
   ],
   returns:
-    'A row for each call that claimed a task: n; keys (separated by \\x1e); generations, due_ms (by commas); others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by \\x1f); bodies.',
+    'A row for each call that claimed a task: n; keys (separated by \\x1e); generations, due_ms (by commas); others, for each task of which another column is unusual: key, ring_ms, failures, deliveries, priority, tags (by \\x1f); bodies; ctids, where the rows are now.',
   // A row is found by its key, and updated by its ctid without being locked before: that would write each row twice. So
   // the conditions are in the UPDATE, which checks them again if it waited for another transaction. The sum hides ring_ms
   // from the planner, which would take the index of ring times if it plans while the table is empty.
@@ -105,16 +106,17 @@ export const claimGroups: Statement = {
       ${eachRowOfGroups(CALL_COLUMNS)}
     ) i
     WHERE ${AT} AND l.session IS NULL AND l.ring_ms + 0 <= i.rang_ms AND l.lost < ${LOSSES_OF_A_SUSPECT}
-    RETURNING i.n, l.key, l.generation, l.due_ms, ${OTHER} AS other, l.body, ${BYTES}
+    RETURNING i.n, l.key, l.ctid, l.generation, l.due_ms, ${OTHER} AS other, l.body, ${BYTES}
   ),
   size AS MATERIALIZED (SELECT tocsin.fits(coalesce(sum(bytes), 0)::bigint, ${BATCH_BYTES_MAX}) AS fits FROM taken),
   told AS (
-    SELECT n, count(*) AS count, ${texts('key')} AS keys, ${numbers('generation')} AS generations, ${numbers('due_ms')} AS dues_ms,
+    SELECT n, count(*) AS count, ${texts('key')} AS keys, string_agg(ctid::text, '${CTID_SEPARATOR}') AS ctids,
+      ${numbers('generation')} AS generations, ${numbers('due_ms')} AS dues_ms,
       ${texts('other')} AS others, ${texts('body')} AS bodies
     FROM taken WHERE (SELECT fits FROM size) GROUP BY n
   ),
   booked AS (INSERT INTO tocsin.tally (topic, claimed) SELECT $1, sum(count) FROM told HAVING count(*) > 0)
-  SELECT n::integer, keys, generations, dues_ms, others, bodies FROM told`,
+  SELECT n::integer, keys, generations, dues_ms, others, bodies, ctids FROM told`,
 }
 
 export const claim: Statement = {

@@ -98,14 +98,17 @@ export const eachRowWhere = (
       SELECT l.ctid AS at, l.tableoid AS part${also} FROM tocsin.live l WHERE ${SAME} AND ${condition} ${lock}
     ) l`
 
-/**
- * Returns a FROM clause for groups of keys: one input row per group `g`, whose keys are one text. Like `eachRowWhere`, it has
- * the ctid and the partition of each live row, but it locks none.
- */
-export const eachRowOfGroups = (
+/** Returns a FROM clause for groups of keys: one input row per group `g`, whose keys are one text. */
+export const groups = (
   more: readonly Column[],
 ): string => `FROM t, unnest($2::smallint[], $3::text[]${more.map(({ array }) => `, ${array}`).join('')})
-        WITH ORDINALITY AS g (cell, keys${more.map(({ name }) => `, ${name}`).join('')}, n)
+        WITH ORDINALITY AS g (cell, keys${more.map(({ name }) => `, ${name}`).join('')}, n)`
+
+/**
+ * Returns a FROM clause for the rows of groups of keys. Like `eachRowWhere`, it has
+ * the ctid and the partition of each live row, but it locks none.
+ */
+export const eachRowOfGroups = (more: readonly Column[]): string => `${groups(more)}
       CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e')) AS k (key)
       CROSS JOIN LATERAL (
         SELECT l.ctid AS at, l.tableoid AS part FROM tocsin.live l
@@ -185,4 +188,6 @@ export const superseded = (e: string): string => {
 export const numbers = (column: string): string => `string_agg(${column}::text, ',')`
 /** The separator of the texts in an aggregate. Neither JSON nor a tag can contain this character. */
 export const SEPARATOR = '\x1e'
+/** The separator of ctids in a list. A ctid is written as '(page,number)'. */
+export const CTID_SEPARATOR = ';'
 export const texts = (column: string): string => `string_agg(${column}, E'\\x1e')`

@@ -3,13 +3,13 @@ import { LAST_INSTANT_MS } from '../../../values/instant.ts'
 import { LOSSES_OF_A_SUSPECT, RESCUE_DOUBLINGS_MAX, RESCUE_SPREAD_MS } from '../../../values/rescue.ts'
 import { CANCELLED, DEAD, DONE, OBSOLETE, STARTED_ALONE } from '../../rows.ts'
 import {
-  AT,
   CARRIED,
+  CTID_SEPARATOR,
   eachRow,
-  eachRowOfGroups,
   FREE,
   graves,
   GRAVES_EMPTIED,
+  groups,
   input,
   prefixed,
   SAME,
@@ -32,19 +32,27 @@ const FINISH_COLUMNS = [
   { name: 'my_stamp', array: '$4::bigint[]' },
   { name: 'state', array: '$5::smallint[]' },
   { name: 'size', array: '$6::integer[]' },
+  { name: 'ctids', array: '$9::text[]' },
 ]
 
 /**
  * Removes the live rows of tasks that end, for whole groups. A group has the tasks of one claim call that end in the same
- * state. A row is found by its key, and deleted by its ctid without being locked before: that would write each row twice.
- * So the conditions are in the DELETE, which checks them again if it waited for another transaction. Another transaction
- * may have locked rows in another order: then the lock timeout, which is shorter than `deadlock_timeout`, ends the wait.
+ * state. A row is found where its claim left it, or by its key if that is not known, and deleted by its ctid without being
+ * locked before: that would write each row twice. So the conditions are in the DELETE, which checks them again if it waited
+ * for another transaction. The sums hide the columns from the planner, which would take an index if it plans while the
+ * table is empty. Another transaction may have locked rows in another order: then the lock timeout, which is shorter than
+ * `deadlock_timeout`, ends the wait.
  */
 const removed = (returning: string): string => `removed AS (
     DELETE FROM tocsin.live l USING (
-      SELECT g.n, g.my_stamp, g.state, g.size, l.at, l.part
-      ${eachRowOfGroups(FINISH_COLUMNS)}
-    ) i WHERE ${AT} AND l.session = $7 AND l.stamp = i.my_stamp
+      SELECT g.n, g.cell, g.my_stamp, g.state, g.size, k.key, coalesce(k.ctid::tid, (
+        SELECT l.ctid FROM tocsin.live l WHERE l.topic = $1 AND l.cell = g.cell AND l.key = k.key
+      )) AS at
+      ${groups(FINISH_COLUMNS)}
+      CROSS JOIN LATERAL unnest(string_to_array(g.keys, E'\\x1e'), string_to_array(g.ctids, '${CTID_SEPARATOR}')) AS k (key, ctid)
+      OFFSET 0
+    ) i WHERE l.ctid = i.at AND l.session = $7 AND l.stamp = i.my_stamp
+      AND l.key = i.key AND l.cell + 0 = i.cell AND l.topic + 0 = $1
     RETURNING i.n, i.state, ${returning}
   )`
 
@@ -57,6 +65,7 @@ const FINISH_TAKES = [
   param('sizes', 'integer[]', 'number of keys of each group'),
   SESSION,
   LOCK_TIMEOUT_MS,
+  param('ctids', 'text[]', `ctid of each row, separated by '${CTID_SEPARATOR}'; NULL: not known`),
 ] as const
 
 const FINISH_RETURNS =
@@ -77,7 +86,7 @@ export const finish: Statement = {
   ],
   returns: FINISH_RETURNS,
   text: `WITH ${t({ lockTimeoutMs: '$8' })},
-  ${removed(`i.size >= $9::integer AND ${IS_PLAIN} AS is_batched, ${prefixed('l', CARRIED)}, l.failures, l.error`)},
+  ${removed(`i.size >= $10::integer AND ${IS_PLAIN} AS is_batched, ${prefixed('l', CARRIED)}, l.failures, l.error`)},
   batched AS (
     INSERT INTO tocsin.ended_batch
       (topic, cell, state, ended_ms, count, due_from_ms, due_to_ms, hashes, keys, generations, dues_ms, created_ms, bodies)
