@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { BATCH_BYTES_MAX, BATCH_MAX, BULK_MAX } from '../lib/batch-max.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
-import { type Batch, batchesOf, batchesOfStream, pipelined } from './bulk.ts'
+import { systemClock } from '../clock.ts'
+import { type Batch, batchesOf, batchesOfStream, limitByTime, pipelined } from './bulk.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n)
 const sizesOf = (batches: Iterable<Batch<unknown>>) => [...batches].map(({ items }) => items.length)
@@ -42,6 +43,26 @@ describe('batches of an array', () => {
     expect(sizesOf(batchesOf([], 10))).toEqual([])
     expect(sizesOf(batchesOf(numbers(5), BULK_MAX, () => BATCH_BYTES_MAX / 2))).toEqual([2, 2, 1])
   })
+
+  test('are as small as one of their items needs', () => {
+    const limit = () => (n: number) => (n === 12 ? 3 : 10)
+    expect(sizesOf(batchesOf(numbers(25), limit))).toEqual([10, 3, 10, 2])
+  })
+})
+
+test('a batch with a task that is due soon is small, so that its tasks do not ring late', () => {
+  const clock = { ...systemClock, now: () => 1_000_000 }
+  const sizes = (kind: 'at' | 'delay', ms: number) =>
+    sizesOf(
+      batchesOf(
+        numbers(3_000).map((n) => ({ when: { kind, ms: n === 10 ? ms : 9_000_000 } })),
+        limitByTime(clock, BULK_MAX),
+      ),
+    )
+  expect(sizes('at', 1_000_500)).toEqual([BATCH_MAX, 2_000])
+  expect(sizes('delay', 500)).toEqual([BATCH_MAX, 2_000])
+  expect(sizes('at', 1_060_000)).toEqual([3_000])
+  expect(sizes('delay', 60_000)).toEqual([3_000])
 })
 
 describe('batches of a stream', () => {

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts'
 import { describeError, TocsinError } from '../errors.ts'
 import type { Place, Selection } from '../timetable.ts'
 import type { TaskStore } from '../store.ts'
+import type { RingTime } from '../values/ring-time.ts'
 import { BATCH_BYTES_MAX, BATCH_MAX } from '../lib/batch-max.ts'
 
 /** No further batch is sent while so many tasks are unanswered. The store works while the next batches are prepared. */
@@ -64,39 +65,57 @@ export async function pipelined<T, A>(
   }
 }
 
+/** A task that is due within this time is due soon. A large batch is written in less. */
+const SOON_MS = 2_000
+
 /** Items without payloads have no size. */
 const noBytes = () => 0
 
-/** Yields the items in batches of up to `max` items. `bytesOf` returns the size of an item's payload. */
+/** The maximum size of a batch, or a function that returns it for a new batch, given an item of the batch. */
+export type BatchLimit<T> = number | (() => (item: T) => number)
+
+/**
+ * Returns the limit of batches of new tasks. A batch is answered as a whole, and with a ledger its tasks are in the hint
+ * table only then. So a batch with a task that is due soon is small.
+ */
+export function limitByTime(clock: Clock, bulkMax: number): BatchLimit<{ readonly when: RingTime }> {
+  return () => {
+    const soonMs = clock.now() + SOON_MS
+    const isSoon = ({ kind, ms }: RingTime) => ms < (kind === 'at' ? soonMs : SOON_MS)
+    return ({ when }) => (isSoon(when) ? Math.min(BATCH_MAX, bulkMax) : bulkMax)
+  }
+}
+
+/** Yields the items in batches of up to `limit` items. `bytesOf` returns the size of an item's payload. */
 export function* batchesOf<T>(
   items: readonly T[],
-  max: number,
+  limit: BatchLimit<T>,
   bytesOf: (item: T) => number = noBytes,
 ): Generator<Batch<T>> {
-  let draft = new Draft<T>(max)
+  let draft = new Draft<T>(limit)
   for (const item of items) {
     draft.add(item, bytesOf(item))
     if (!draft.isFull) continue
     yield draft
-    draft = new Draft(max)
+    draft = new Draft(limit)
   }
   if (draft.items.length > 0) yield draft
 }
 
 /**
- * Converts the items of an iterable of any length, and yields them in batches of up to `max` items. Keeps one batch in
+ * Converts the items of an iterable of any length, and yields them in batches of up to `limit` items. Keeps one batch in
  * memory. `convert` may throw, which ends the iteration. The items of an async iterable may come slowly: its batches have
  * up to `BATCH_MAX` items, so that the first ones do not wait for long.
  */
 export async function* batchesOfStream<S, T>(
   clock: Clock,
   items: Iterable<S> | AsyncIterable<S>,
-  max: number,
+  limit: BatchLimit<T>,
   convert: (item: S) => T,
   bytesOf: (item: T) => number,
 ): AsyncGenerator<Batch<T>> {
   const isPlain = Symbol.iterator in items
-  const make = () => new Draft<T>(isPlain ? max : BATCH_MAX)
+  const make = () => new Draft<T>(isPlain ? limit : BATCH_MAX)
   let draft = make()
   const add = (given: S) => {
     const item = convert(given)
@@ -125,14 +144,16 @@ export async function* batchesOfStream<S, T>(
   if (draft.items.length > 0) yield draft
 }
 
-/** A batch that grows until it has `max` items or `BATCH_BYTES_MAX` bytes. */
+/** A batch that grows until it has as many items as the smallest limit of its items, or `BATCH_BYTES_MAX` bytes. */
 class Draft<T> implements Batch<T> {
   readonly items: T[] = []
-  readonly #max: number
+  readonly #maxOf: ((item: T) => number) | null
+  #max: number
   bytes = 0
 
-  constructor(max: number) {
-    this.#max = max
+  constructor(limit: BatchLimit<T>) {
+    this.#maxOf = typeof limit === 'number' ? null : limit()
+    this.#max = typeof limit === 'number' ? limit : Number.POSITIVE_INFINITY
   }
 
   get isFull(): boolean {
@@ -140,6 +161,7 @@ class Draft<T> implements Batch<T> {
   }
 
   add(item: T, bytes: number): void {
+    if (this.#maxOf !== null) this.#max = Math.min(this.#max, this.#maxOf(item))
     this.items.push(item)
     this.bytes += bytes
   }

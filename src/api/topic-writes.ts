@@ -6,7 +6,7 @@ import type { Cancelled, NewTask, Rescheduled, Scheduled, When } from '../task.t
 import type { CancelAnswer, NewEntry, Place, RescheduleAnswer, ScheduleAnswer } from '../timetable.ts'
 import { badOption, checkOptions } from '../values/options.ts'
 import { ringTime } from '../values/ring-time.ts'
-import { batchesOf, batchesOfStream, interrupted, pipelined } from './bulk.ts'
+import { type BatchLimit, batchesOf, batchesOfStream, interrupted, limitByTime, pipelined } from './bulk.ts'
 import { EntryBuilder, type EntryParts, handled, schemaIsAsync } from './entry-builder.ts'
 import { placeOf, placesOf } from './places.ts'
 import type { TopicDefinition } from './topic-definition.ts'
@@ -239,7 +239,7 @@ export class TopicWrites<In> {
   /** Checks every task before it writes the first task. */
   async #scheduleArray(tasks: readonly NewTask<In>[]): Promise<Scheduled[]> {
     const { entries, checks } = this.#builder.all(tasks)
-    const batches = [...batchesOf(entries, this.#parts.store.bulkMax, payloadBytes)]
+    const batches = [...batchesOf(entries, this.#batchLimit(), payloadBytes)]
     const write = async () => {
       for (const check of checks) await check
       if (batches.length <= 1) return scheduledAll(entries, await this.#put(entries))
@@ -277,9 +277,9 @@ export class TopicWrites<In> {
     }
     // Convert each task as it is read: only the size of its JSON tells when a batch is full.
     const convert = (task: NewTask<In>) => this.#builder.at(index++, task, checks)
-    const { clock, store } = this.#parts
+    const { clock } = this.#parts
     try {
-      const batches = batchesOfStream(clock, tasks, store.bulkMax, convert, payloadBytes)
+      const batches = batchesOfStream(clock, tasks, this.#batchLimit(), convert, payloadBytes)
       await pipelined(clock, batches, put, (answers, batch) => {
         for (const { outcome } of answers) tally[outcome]++
         accepted += batch.length
@@ -306,6 +306,11 @@ export class TopicWrites<In> {
       for (const result of cancelledAll(batch, answers)) results.push(result)
     })
     return results
+  }
+
+  #batchLimit(): BatchLimit<NewEntry> {
+    const { clock, store } = this.#parts
+    return limitByTime(clock, store.bulkMax)
   }
 
   #put(entries: readonly NewEntry[]): Promise<ScheduleAnswer[]> {

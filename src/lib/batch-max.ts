@@ -6,9 +6,9 @@
 export const BATCH_MAX = 1_000
 
 /**
- * The maximum number of tasks of a bulk call that are passed at once to Redis, which divides them by cell into calls of up to
- * `BATCH_MAX` tasks: of 1,000 tasks for 64 cells, a call has only 16. Other stores get `BATCH_MAX` tasks: a store in this
- * process blocks the event loop while it writes them, and PostgreSQL does not divide them by cell.
+ * The maximum number of tasks of a bulk call that are passed at once to a store with Redis, which gets them by cell, in calls of
+ * up to `BATCH_MAX` tasks: of 1,000 tasks for 64 cells, a call has only 16. A ledger still gets them in statements of up to
+ * `BATCH_MAX` tasks. Other stores get `BATCH_MAX` tasks: a store in this process blocks the event loop while it writes them.
  */
 export const BULK_MAX = 10_000
 

@@ -11,7 +11,7 @@ function isFree(meanwhile: (held: HeldClaims) => void): boolean {
   const askedMs = held.asking(AT, 'one', 7, LEASE_MS) as number
   held.add(AT, 'one', 7, ['a'], askedMs, LEASE_MS)
   meanwhile(held)
-  held.settled(AT, 7, 'a')
+  held.settled(AT, [{ key: 'a', stamp: 7 }])
   return held.asking(AT, 'other', 7, LEASE_MS) !== null
 }
 

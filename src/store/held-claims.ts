@@ -147,7 +147,7 @@ export class HeldClaims {
         this.#caughtUp(claim, key)
       } else if (answers[i] === 'stale') {
         // The task was replaced, or another process claimed it. The extended lease must not include this key.
-        this.settled(claim.at, claim.stamp, key)
+        this.#settled(claim, key)
         this.#doubts.doubtful(claim, key)
       } else if (!claim.ownLocks.has(key)) this.#leftBehind(claim, key, fenceInMs)
     }
@@ -174,7 +174,7 @@ export class HeldClaims {
     for (const [i, key] of keys.entries()) {
       if (!claim.keys.has(key)) continue
       if (answers[i] === 'extended') extended.add(key)
-      else if (answers[i] === 'stale') this.settled(claim.at, claim.stamp, key)
+      else if (answers[i] === 'stale') this.#settled(claim, key)
     }
     if (extended.size === 0) return false
     this.#stamps.take(claim.at, claim.stamp, claim.req, nowMs, leaseMs)
@@ -219,15 +219,25 @@ export class HeldClaims {
       if (claim.stamp === stamp) claim.isHandedOut = true
   }
 
-  settled(at: CellAddress, stamp: number, key: string): void {
-    for (const claim of this.#byCell.get(cellName(at)) ?? []) {
-      if (claim.stamp !== stamp) continue
-      claim.keys.delete(key)
-      claim.ownEndMs.delete(key)
-      this.#caughtUp(claim, key)
-      if (claim.keys.size === 0) this.#ended(claim)
-      return
+  settled(at: CellAddress, settlements: readonly { readonly key: string; readonly stamp: number }[]): void {
+    const claims = this.#byCell.get(cellName(at))
+    if (claims === undefined) return
+    let claim: StoreClaim | undefined
+    for (const { key, stamp } of settlements) {
+      // Tasks of one claim usually follow one another.
+      if (claim?.stamp !== stamp) claim = withStamp(claims, stamp)
+      if (claim === undefined) continue
+      this.#settled(claim, key)
+      // The claim has ended, and its stamp may be used again.
+      if (claim.keys.size === 0) claim = undefined
     }
+  }
+
+  #settled(claim: StoreClaim, key: string): void {
+    claim.keys.delete(key)
+    if (claim.ownEndMs.size > 0) claim.ownEndMs.delete(key)
+    if (claim.behind.size > 0) this.#caughtUp(claim, key)
+    if (claim.keys.size === 0) this.#ended(claim)
   }
 
   #ended(claim: StoreClaim): void {
@@ -276,6 +286,11 @@ export class HeldClaims {
     claim.behind.delete(key)
     this.#doubts.limited(claim, key, null)
   }
+}
+
+function withStamp(claims: Iterable<StoreClaim>, stamp: number): StoreClaim | undefined {
+  for (const claim of claims) if (claim.stamp === stamp) return claim
+  return undefined
 }
 
 function endMsOf({ ownEndMs, leaseEndMs }: StoreClaim, key: string): number {

@@ -129,6 +129,6 @@ export class Leases {
     answers: readonly LedgerSettled[],
   ): Promise<void> {
     await this.#parts.hintWriter.settled(at, settlements, answers)
-    for (const { key, stamp } of settlements) this.#parts.held.settled(at, stamp, key)
+    this.#parts.held.settled(at, settlements)
   }
 }

@@ -6,7 +6,7 @@ import type { Logger } from '../telemetry/logger.ts'
 import { type Meter, noMeter } from '../telemetry/meter.ts'
 import type { Random } from '../random.ts'
 import { Janitor } from './janitor.ts'
-import { BATCH_MAX } from '../lib/batch-max.ts'
+import { BATCH_MAX, BULK_MAX } from '../lib/batch-max.ts'
 import { LogLimiter } from '../lib/log-limiter.ts'
 import type {
   ExtendKeys,
@@ -77,7 +77,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
   readonly keepsEnded = true
   readonly lookMs: number
   readonly isSettleCostly = true
-  readonly bulkMax = BATCH_MAX
+  readonly bulkMax: number
   readonly #parts: LedgerStoreParts
   readonly #table: HintTable
   readonly #held: HeldClaims
@@ -115,6 +115,7 @@ export class LedgerStore implements TaskStore, StoreFeatures {
       (error) => this.#report('follow', error),
     )
     this.lookMs = table.lookMs
+    this.bulkMax = table.isShared ? BULK_MAX : BATCH_MAX
     const watchersOf = (topic: string) => this.#watchers.get(topic) ?? []
     this.#held = new HeldClaims(parts.clock, {
       limited: ({ at: { topic, cell }, stamp }, key, endMs) => {

@@ -74,7 +74,7 @@ end
 
 local fenced, answers = {}, nil
 if ARGV[1] == 'set' then
-  fenced = take_out(keys)
+  fenced = take_out(keys, all_normal)
   for i = 1, #keys do enter(i) end
 else
   local entering = lowered()
