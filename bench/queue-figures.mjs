@@ -119,9 +119,12 @@ async function scheduleAhead(queue, count, startMs, dueMs) {
 /** The machine had other work to do: bench/queue-suite.mjs measures again, with more `slack`. */
 export class TooSlow extends Error {}
 
-/** Twice the time that it took in the warm-up, which is slower for each task; with `slack` so many times that. */
+/**
+ * The time that the tasks would take at 1.7 times the rate of the warm-up, and two seconds: a contender that is warm is at
+ * least twice as fast. With `slack` so many times that.
+ */
 const farEnoughMs = ({ count, slack }) =>
-  Math.ceil(Date.now() + slack * (1_000 + (2 * count * 1000) / schedulesPerSecond))
+  Math.ceil(Date.now() + slack * (2_000 + (0.6 * count * 1000) / schedulesPerSecond))
 
 /** All due at one instant: tasks per second from that instant until every outcome is recorded. */
 export async function drained(queue, { count, slack, watch }) {
