@@ -75,6 +75,8 @@ test(
       const steadyHeld = new Set([...hints.held].filter(isSteady))
       return { rows, found: differences(rows, { waiting, held: steadyHeld }) }
     }
+    // Hints are put after the commit, and nothing waits for them.
+    await eventually('the timetable has all hints', async () => (await compare()).found.length === 0)
     const before = await compare()
     expect(shown(before.found)).toBe(shown([]))
     await redis.cli('FLUSHALL')
