@@ -198,6 +198,7 @@ const VALUES: Readonly<Record<string, unknown>> = {
   'session bigint': 1,
   'slot_by text': 'key',
   'sizes integer[]': each('1'),
+  'ctids text[]': each('NULL'),
   'slots smallint': 1,
   'stamp bigint': 1,
   'stamps bigint[]': each('1'),
@@ -512,6 +513,7 @@ test('a claim, and its settling', { timeout: 180_000 }, async () => {
     `{${keys.length}}`,
     1,
     100,
+    '{NULL}',
     1,
   ])
   expectIndexesOnly(finish.nodes)
