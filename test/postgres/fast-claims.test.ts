@@ -1,14 +1,10 @@
 /** Which commits of a topic with `fastClaims` wait for the disk. The WAL writer of this server writes every ten seconds. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { systemClock } from '../../src/clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
-import { openPostgres } from '../../src/ledgers/postgres/open.ts'
-import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { WRITES } from '../../src/ledgers/postgres/statements/writes.ts'
-import { systemRandom } from '../../src/random.ts'
-import { silentLogger } from '../../src/telemetry/logger.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
+import { openLedger } from './open-ledger.ts'
 
 const TOPIC = 'fast'
 const OTHER = 'other'
@@ -23,12 +19,8 @@ let stamp = 0
 beforeAll(async () => {
   server = await startPostgres({ config: { wal_writer_delay: '10s', autovacuum: 'off' } })
   url = await server.createDatabase()
-  ledger = await openPostgres(
-    // Calls one after another use one connection: what a statement sets beyond its own transaction reaches the next one.
-    checkPostgresOptions({ url, connections: 2 }),
-    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },
-    { clock: systemClock, random: systemRandom, logger: silentLogger },
-  )
+  // Calls one after another use one connection: what a statement sets beyond its own transaction reaches the next one.
+  ledger = await openLedger(url, { connections: 2 })
   ledger.configure(
     TOPIC,
     () => ({ slotBy: 'key', mergeMs: 0, keepsEnded: true, fastClaims: isFast }),

@@ -1,16 +1,12 @@
 /** The statement that claims whole calls, beside transactions that change its rows meanwhile. */
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { systemClock } from '../../src/clock.ts'
 import type { Ledger } from '../../src/ledger.ts'
-import { openPostgres } from '../../src/ledgers/postgres/open.ts'
-import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { WRITES } from '../../src/ledgers/postgres/statements/writes.ts'
-import { systemRandom } from '../../src/random.ts'
-import { silentLogger } from '../../src/telemetry/logger.ts'
 import { entry, keysOfOneCell, place } from '../contract/timetable/helpers.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { untilLockWaiters } from './lock-waiters.ts'
+import { openLedger } from './open-ledger.ts'
 
 const TOPIC = 'groups'
 const KEYS = keysOfOneCell(3)
@@ -24,11 +20,7 @@ let ledger: Ledger
 beforeAll(async () => {
   server = await startPostgres()
   url = await server.createDatabase()
-  ledger = await openPostgres(
-    checkPostgresOptions({ url }),
-    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },
-    { clock: systemClock, random: systemRandom, logger: silentLogger },
-  )
+  ledger = await openLedger(url)
 }, 60_000)
 afterAll(async () => {
   await ledger.close()

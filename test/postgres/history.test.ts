@@ -1,19 +1,15 @@
 /** How ended tasks are kept: as batches, as rows, or not at all. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { systemClock } from '../../src/clock.ts'
 import { Tocsin } from '../../src/index.ts'
 import type { Ledger } from '../../src/ledger.ts'
-import { openPostgres } from '../../src/ledgers/postgres/open.ts'
-import { checkPostgresOptions } from '../../src/ledgers/postgres/options.ts'
 import { Readings } from '../../src/ledgers/postgres/readings.ts'
 import { BATCH_MIN, BATCH_TASKS_MAX } from '../../src/ledgers/postgres/statements/batches.ts'
-import { systemRandom } from '../../src/random.ts'
-import { silentLogger } from '../../src/telemetry/logger.ts'
 import type { ListQuery } from '../../src/timetable.ts'
 import { LAST_INSTANT_MS } from '../../src/values/instant.ts'
 import { entry, place } from '../contract/timetable/helpers.ts'
 import { connected, type PostgresServer, sql, startPostgres } from '../real-servers/postgres-server.ts'
 import { untilLockWaiters } from './lock-waiters.ts'
+import { openLedger } from './open-ledger.ts'
 
 const LEASE_MS = 60_000
 /** As many tasks as make a batch. They are in one cell, whatever their keys. */
@@ -27,12 +23,7 @@ let topic: string
 let topics = 0
 let stamp = 0
 
-const open = () =>
-  openPostgres(
-    checkPostgresOptions({ url }),
-    { callTimeoutMs: 10_000, notifyWithinMs: 0, shard: '1 of 1' },
-    { clock: systemClock, random: systemRandom, logger: silentLogger },
-  )
+const open = () => openLedger(url)
 
 beforeAll(async () => {
   server = await startPostgres()
