@@ -162,6 +162,39 @@ describe('a queue', () => {
     expect(await call).toEqual(keys)
   })
 
+  it('sends a full batch beside the one before it, and no more than two at a time', async () => {
+    const { sent, kindOf, add } = collecting()
+    const kind = kindOf('put')
+    const call = add(kind, ...Array.from({ length: 3 * BATCH_MAX + 1 }, (_, n) => `k${n}`))
+    await turn()
+    expect(sent).toHaveLength(2)
+    sent[1]!.answer()
+    await turn()
+    expect(sent).toHaveLength(2)
+    sent[0]!.answer()
+    await turn()
+    expect(sent).toHaveLength(3)
+    sent[2]!.answer()
+    await turn()
+    // The last batch is not full: it waits for the one before it, and may grow meanwhile.
+    expect(sent.map(({ keys }) => keys.length)).toEqual([BATCH_MAX, BATCH_MAX, BATCH_MAX, 1])
+    sent[3]!.answer()
+    expect(await call).toHaveLength(3 * BATCH_MAX + 1)
+  })
+
+  it('sends a full batch after the one before it if both have a key', async () => {
+    const { sent, kindOf, add } = collecting()
+    const keys = (from: number) => Array.from({ length: BATCH_MAX }, (_, n) => `k${from + n}`)
+    const calls = [add(kindOf('put'), ...keys(0)), add(kindOf('drop'), ...keys(BATCH_MAX - 1))]
+    await turn()
+    expect(sent).toHaveLength(1)
+    sent[0]!.answer()
+    await turn()
+    expect(sent.map(({ name }) => name)).toEqual(['put', 'drop'])
+    sent[1]!.answer()
+    await Promise.all(calls)
+  })
+
   it('gives each batch a deadline from when its first item came', async () => {
     const { clock, sent, kindOf, add } = collecting()
     const kind = kindOf('put')

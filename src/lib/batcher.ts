@@ -127,7 +127,7 @@ interface Batch {
   bytes: number
 }
 
-/** A queue: the batches that are not sent yet. Batches of one queue are sent one after the other. */
+/** A queue: the batches that are not sent yet. */
 export interface Queue {
   readonly batches: Batch[]
   isBusy: boolean
@@ -141,9 +141,14 @@ const JOINABLE_BATCHES = 4
 
 /**
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
- * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes. The items of a
- * key keep their order: an item never joins a batch before another item of its key, and the batches of a queue are sent
- * one after the other.
+ * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes.
+ *
+ * The batches of a queue are sent one after the other. A batch that is full, as those of a bulk call are, does not wait for the
+ * batch before it: it cannot grow meanwhile, and the store would be idle between two batches. At most two batches of a queue
+ * are under way.
+ *
+ * The items of a key keep their order: an item never joins a batch before another item of its key, and two batches that
+ * share a key are never under way at the same time.
  */
 export class Batcher {
   readonly #clock: Clock
@@ -259,8 +264,17 @@ export class Batcher {
   }
 
   async #drain(queue: Queue): Promise<void> {
-    for (let batch = queue.batches.shift(); batch !== undefined; batch = queue.batches.shift())
-      await this.#send(batch)
+    /** The batch that was sent before, if the next one need not wait for its answer. */
+    let underWay: Promise<void> | null = null
+    for (let batch = queue.batches.shift(); batch !== undefined; batch = queue.batches.shift()) {
+      const sent = this.#send(batch)
+      await underWay
+      if (mayOverlap(batch, queue.batches[0])) underWay = sent
+      else {
+        await sent
+        underWay = null
+      }
+    }
     queue.isBusy = false
     this.#finished()
   }
@@ -296,4 +310,11 @@ export class Batcher {
     this.#whenDrained = []
     for (const resolve of waiting) resolve()
   }
+}
+
+/** Returns true if the next batch is full, and has no key of the batch that is under way. */
+function mayOverlap({ keys }: Batch, next: Batch | undefined): boolean {
+  if (next === undefined || !isBatchFull(next.calls.length, next.bytes)) return false
+  for (const key of next.keys) if (keys.has(key)) return false
+  return true
 }
