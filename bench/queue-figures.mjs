@@ -1,7 +1,8 @@
 /**
  * The figures that are measured on a queue, of any contender and storage. Each is measured on an empty queue of one
  * contender (bench/contenders), and returns for each of its rows a number, or `{ value, cpu }` with the CPU time per task
- * by process. The arguments of calls are made before the clock starts, for all contenders.
+ * by process. The arguments of calls are made before the clock starts, for all contenders. `warmUpShare` is the part of its tasks
+ * that a warm-up has, if that is not a tenth.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'
@@ -10,6 +11,8 @@ const HOUR_MS = 3_600_000
 const IN_FLIGHT = 5_000
 const BURST_CONCURRENCY = 200
 const STEADY_CONCURRENCY = 64
+/** One task is due every millisecond: ten seconds. */
+const LATENESS_COUNT = 10_000
 /** CPU times are read this long before the first task is due. */
 const WATCH_BEFORE_MS = 50
 /** The interval at which a queue is asked whether its last outcomes are recorded. */
@@ -49,7 +52,9 @@ export const queueFigures = (suite) => [
       { id: `${suite}-lateness-p50`, title: 'lateness at 1,000 tasks/s, p50', unit: 'ms', better: 'less' },
       { id: `${suite}-lateness-p99`, title: 'lateness at 1,000 tasks/s, p99', unit: 'ms', better: 'less' },
     ],
-    count: 20_000,
+    count: LATENESS_COUNT,
+    // For a second or two, a new process runs code that is not compiled, and one task in a hundred is a second's worth of them.
+    warmUpShare: 1,
     async measure(queue, given) {
       const { latenessesMs, cpu } = await steadyLatenesses(queue, given)
       return {
@@ -120,11 +125,11 @@ async function scheduleAhead(queue, count, startMs, dueMs) {
 export class TooSlow extends Error {}
 
 /**
- * The time that the tasks would take at 1.7 times the rate of the warm-up, and two seconds: a contender that is warm is at
+ * The time that the tasks would take at 1.7 times the rate of the warm-up, and 1.5 seconds: a contender that is warm is at
  * least twice as fast. With `slack` so many times that.
  */
 const farEnoughMs = ({ count, slack }) =>
-  Math.ceil(Date.now() + slack * (2_000 + (0.6 * count * 1000) / schedulesPerSecond))
+  Math.ceil(Date.now() + slack * (1_500 + (0.6 * count * 1000) / schedulesPerSecond))
 
 /** All due at one instant: tasks per second from that instant until every outcome is recorded. */
 export async function drained(queue, { count, slack, watch }) {

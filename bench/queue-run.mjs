@@ -9,6 +9,9 @@ import { TooSlow } from './queue-figures.mjs'
 // The parent process is gone, and the servers with it: without this, clients would reconnect for ever.
 process.on('disconnect', () => process.exit())
 
+/** The part of a figure's tasks that a warm-up has, if the figure does not say otherwise. */
+const WARM_UP_SHARE = 0.1
+
 const { suite, figure: figureId, contender, place, warmUpPlace, ...given } = JSON.parse(process.argv[2])
 const { FIGURES } = await import(`./${suite}-figures.mjs`)
 const { open } = await import(`./contenders/${contender}.mjs`)
@@ -23,7 +26,8 @@ else process.send(measured, () => process.exit())
 async function measure() {
   try {
     // Warms up the compiler; a figure that is measured once does not depend on it.
-    if (!figure.isOnce) await measureIn(warmUpPlace, Math.ceil(given.count / 10))
+    const { isOnce = false, warmUpShare = WARM_UP_SHARE } = figure
+    if (!isOnce) await measureIn(warmUpPlace, Math.ceil(given.count * warmUpShare))
     return await measureIn(place, given.count)
   } catch (error) {
     if (error instanceof TooSlow) return { tooSlow: error.message }

@@ -13,8 +13,6 @@ import { postgresOf, tidied } from './tidied.mjs'
 const SUITE = 'timeout-center'
 /** Half of what other suites take: seconds of work, and a whole run in a quarter of an hour. */
 const COUNT = 100_000
-/** One task is due every millisecond: as long as from one scan of the traditional table to the next. */
-const LATENESS_COUNT = 10_000
 /** Within the hour that is resident in Redis by default, and after the end of the measurement. */
 const SOON_MS = 1_800_000
 /** The interval at which the keys in Redis are counted. */
@@ -30,11 +28,11 @@ export const FIGURES = [...queueFigures(SUITE).flatMap(ours), rebuild(), farMemo
 function ours(figure) {
   switch (figure.id) {
     case `${SUITE}-bulk`:
-      return [{ ...figure, count: COUNT }]
+      return [{ ...figure, count: COUNT, warmUpShare: 1 }]
     case `${SUITE}-burst`:
       return [{ ...tidied(figure), count: COUNT }]
     case `${SUITE}-lateness`:
-      return [{ ...tidied(figure), count: LATENESS_COUNT }]
+      return [tidied(figure)]
     default:
       return []
   }
