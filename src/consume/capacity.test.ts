@@ -118,21 +118,21 @@ describe('capacity', () => {
     const fast = capacityOf(10, { batchSize: 50 })
     fast.clock.moveTo(1_000)
     fast.capacity.finished(1_000_000)
-    // 10 permits and a prefetch of 400: shares of at most a batch, then a gap of less than half that is not worth a claim.
-    const reserved = Array.from({ length: 6 }, () => reserve(fast.capacity))
-    expect(reserved).toEqual([50, 50, 50, 50, 50, 0])
+    // 10 permits and a prefetch of 400: shares of at most a batch, then a gap of less than a quarter that is not worth a claim.
+    const reserved = Array.from({ length: 8 }, () => reserve(fast.capacity))
+    expect(reserved).toEqual([50, 50, 50, 50, 50, 40, 30, 0])
   })
 
-  it('refills the prefetch in halves, not task by task, but a free permit at once', () => {
+  it('refills the prefetch in quarters, not task by task, but a free permit at once', () => {
     const { capacity, clock } = capacityOf(10, { batchSize: 500 })
     clock.moveTo(1_000)
     capacity.finished(2_000)
     capacity.acquire(10)
-    capacity.queued = 101
+    capacity.queued = 151
     expect(reserve(capacity)).toBe(0)
-    capacity.queued = 100
-    expect(reserve(capacity)).toBe(100 / 4)
-    capacity.claimed(lanes(25), 25)
+    capacity.queued = 150
+    expect(reserve(capacity)).toBe(16)
+    capacity.claimed(lanes(16), 16)
     capacity.queued = 0
     capacity.release(1)
     expect(reserve(capacity)).toBe(Math.ceil(201 / 4))

@@ -383,9 +383,9 @@ export class Capacity {
     if (this.#isMerging) return free > 0 ? Math.max(free, batchSize) : 0
     const prefetch = this.#prefetch()
     if (free > 0) return free + prefetch
-    // No permit is free, so claim only for the prefetch. Refill the prefetch when half of it is used, not task by task.
+    // No permit is free, so claim only for the prefetch. Refill the prefetch when a quarter of it is used, not task by task.
     const gap = prefetch + free
-    return gap * 2 >= prefetch ? Math.max(0, gap) : 0
+    return gap * 4 >= prefetch ? Math.max(0, gap) : 0
   }
 
   /** True if a batch must not split the tasks of one prefix. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { TocsinError } from '../errors.ts'
 import { VirtualClock } from '../testing/virtual-clock.ts'
-import { BATCH_MAX } from './batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX } from './batch-max.ts'
 import { type BatchAnswer, Batcher, type BatchKind, Failure, Later } from './batcher.ts'
 
 interface Item {
@@ -162,30 +162,51 @@ describe('a queue', () => {
     expect(await call).toEqual(keys)
   })
 
-  it('sends a full batch beside the one before it, and no more than two at a time', async () => {
+  const keysFrom = (first: number, count: number) => Array.from({ length: count }, (_, n) => `k${first + n}`)
+
+  it('sends large batches side by side, up to three, and a small one when none is under way', async () => {
     const { sent, kindOf, add } = collecting()
-    const kind = kindOf('put')
-    const call = add(kind, ...Array.from({ length: 3 * BATCH_MAX + 1 }, (_, n) => `k${n}`))
-    await turn()
-    expect(sent).toHaveLength(2)
-    sent[1]!.answer()
-    await turn()
-    expect(sent).toHaveLength(2)
-    sent[0]!.answer()
+    const call = add(kindOf('put'), ...keysFrom(0, 4 * BATCH_MAX + 1))
     await turn()
     expect(sent).toHaveLength(3)
+    sent[1]!.answer()
+    await turn()
+    expect(sent).toHaveLength(4)
+    sent[0]!.answer()
     sent[2]!.answer()
     await turn()
-    // The last batch is not full: it waits for the one before it, and may grow meanwhile.
-    expect(sent.map(({ keys }) => keys.length)).toEqual([BATCH_MAX, BATCH_MAX, BATCH_MAX, 1])
+    expect(sent).toHaveLength(4)
     sent[3]!.answer()
-    expect(await call).toHaveLength(3 * BATCH_MAX + 1)
+    await turn()
+    expect(sent.map(({ keys }) => keys.length)).toEqual([BATCH_MAX, BATCH_MAX, BATCH_MAX, BATCH_MAX, 1])
+    sent[4]!.answer()
+    expect(await call).toHaveLength(4 * BATCH_MAX + 1)
   })
 
-  it('sends a full batch after the one before it if both have a key', async () => {
+  it('sends a batch that becomes large at the end of the turn, by its items or by its bytes', async () => {
+    const { batcher, sent, kindOf, add } = collecting()
+    const kind = kindOf('put')
+    const calls = [add(kind, 'first')]
+    await turn()
+    calls.push(add(kind, ...keysFrom(0, BATCH_MAX / 4 - 1)))
+    await turn()
+    expect(sent).toHaveLength(1)
+    calls.push(add(kind, 'one more'))
+    await turn()
+    expect(sent.map(({ keys }) => keys.length)).toEqual([1, BATCH_MAX / 4])
+    calls.push(batcher.add(itemsOf('big'), () => ({ ...kind, bytesOf: () => BATCH_BYTES_MAX / 8 })))
+    await turn()
+    expect(sent).toHaveLength(3)
+    for (const { answer } of sent) answer()
+    await Promise.all(calls)
+  })
+
+  it('sends a large batch after those under way that have one of its keys', async () => {
     const { sent, kindOf, add } = collecting()
-    const keys = (from: number) => Array.from({ length: BATCH_MAX }, (_, n) => `k${from + n}`)
-    const calls = [add(kindOf('put'), ...keys(0)), add(kindOf('drop'), ...keys(BATCH_MAX - 1))]
+    const calls = [
+      add(kindOf('put'), ...keysFrom(0, BATCH_MAX)),
+      add(kindOf('drop'), ...keysFrom(BATCH_MAX - 1, BATCH_MAX)),
+    ]
     await turn()
     expect(sent).toHaveLength(1)
     sent[0]!.answer()

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { TocsinError } from '../errors.ts'
-import { isBatchFull } from './batch-max.ts'
+import { BATCH_BYTES_MAX, BATCH_MAX, isBatchFull } from './batch-max.ts'
 
 /** The answer to one item of a batch. One item may fail, or be answered later than the other items. */
 export type BatchAnswer<A> = A | Failure | Later<A>
@@ -125,13 +125,23 @@ interface Batch {
   readonly indexes: number[]
   /** The size of the payloads. A batch that has reached `BATCH_BYTES_MAX` gets no more items. */
   bytes: number
+  isLarge: boolean
 }
 
-/** A queue: the batches that are not sent yet. */
 export interface Queue {
+  /** The batches that are not sent yet. */
   readonly batches: Batch[]
-  isBusy: boolean
+  /** The batches that are sent and not answered. */
+  readonly underWay: Set<Batch>
+  /** True if batches are sent at the end of this turn of the event loop. */
+  isWaking: boolean
 }
+
+/** The number of batches of a queue that may be under way at the same time. */
+const UNDER_WAY_MAX = 3
+
+/** The size of a large batch: by its items, or by its payloads. More items would not make it much cheaper per item. */
+const LARGE = { items: BATCH_MAX / 4, bytes: BATCH_BYTES_MAX / 8 }
 
 /**
  * An item joins one of the last batches that wait in its queue. With only the last one, items of two kinds that alternate
@@ -143,9 +153,9 @@ const JOINABLE_BATCHES = 4
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's
  * previous batch is under way, are sent as one batch of up to `BATCH_MAX` items or `BATCH_BYTES_MAX` bytes.
  *
- * The batches of a queue are sent one after the other. A batch that is full, as those of a bulk call are, does not wait for the
- * batch before it: it cannot grow meanwhile, and the store would be idle between two batches. At most two batches of a queue
- * are under way.
+ * A small batch waits until no other batch of its queue is under way, and grows meanwhile: so a steady flow of single items
+ * costs few calls, and the calls become larger the more there is to do. A large batch, as a bulk call or a burst has many, is
+ * sent beside the others, so that the store is never idle between two of them.
  *
  * The items of a key keep their order: an item never joins a batch before another item of its key, and two batches that
  * share a key are never under way at the same time.
@@ -156,7 +166,7 @@ export class Batcher {
   /** The queues by topic, then by group. */
   readonly #queues = new Map<string, Map<string, Queue[]>>()
   #waking: Queue[] = []
-  /** The number of queues with unanswered items, plus the number of pending `Later` answers. */
+  /** The number of batches without an answer, plus the number of pending `Later` answers. */
   #busyCount = 0
   #whenDrained: (() => void)[] = []
 
@@ -190,7 +200,7 @@ export class Batcher {
     if (groups === undefined) this.#queues.set(topic, (groups = new Map<string, Queue[]>()))
     let queues = groups.get(group)
     if (queues === undefined) {
-      queues = Array.from({ length: count }, () => ({ batches: [], isBusy: false }))
+      queues = Array.from({ length: count }, () => ({ batches: [], underWay: new Set(), isWaking: false }))
       groups.set(group, queues)
     }
     return queues
@@ -224,12 +234,15 @@ export class Batcher {
       if (kind.bytesOf !== undefined) batch.bytes += kind.bytesOf(item)
       batch.calls.push(call as PendingCall<unknown>)
       batch.indexes.push(index)
+      if (!batch.isLarge && (batch.calls.length >= LARGE.items || batch.bytes >= LARGE.bytes)) {
+        batch.isLarge = true
+        this.#wakeSoon(kind.queue)
+      }
     }
   }
 
   #batchFor(kind: BatchKind<unknown, unknown>, key: string): Batch {
-    const { queue, name } = kind
-    if (!queue.isBusy) this.#wakeSoon(queue)
+    const { name, queue } = kind
     const { batches } = queue
     for (let nth = batches.length - 1; nth >= 0 && nth >= batches.length - JOINABLE_BATCHES; nth--) {
       const batch = batches[nth] as Batch
@@ -245,14 +258,17 @@ export class Batcher {
     }
     const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
     const keys = new Set([key])
-    const batch = { name, deadlineMs, keys, body: kind.begin(), calls: [], indexes: [], bytes: 0 }
+    const body = kind.begin()
+    const batch = { name, deadlineMs, keys, body, calls: [], indexes: [], bytes: 0, isLarge: false }
     batches.push(batch)
+    this.#busyCount++
+    this.#wakeSoon(queue)
     return batch
   }
 
   #wakeSoon(queue: Queue): void {
-    queue.isBusy = true
-    this.#busyCount++
+    if (queue.isWaking || !maySendNext(queue)) return
+    queue.isWaking = true
     if (this.#waking.length === 0) void this.#clock.turn().then(() => this.#wake())
     this.#waking.push(queue)
   }
@@ -260,22 +276,21 @@ export class Batcher {
   #wake(): void {
     const queues = this.#waking
     this.#waking = []
-    for (const queue of queues) void this.#drain(queue)
+    for (const queue of queues) {
+      queue.isWaking = false
+      this.#sendMore(queue)
+    }
   }
 
-  async #drain(queue: Queue): Promise<void> {
-    /** The batch that was sent before, if the next one need not wait for its answer. */
-    let underWay: Promise<void> | null = null
-    for (let batch = queue.batches.shift(); batch !== undefined; batch = queue.batches.shift()) {
-      const sent = this.#send(batch)
-      await underWay
-      if (mayOverlap(batch, queue.batches[0])) underWay = sent
-      else {
-        await sent
-        underWay = null
-      }
-    }
-    queue.isBusy = false
+  #sendMore(queue: Queue): void {
+    while (maySendNext(queue)) void this.#follow(queue, queue.batches.shift() as Batch)
+  }
+
+  async #follow(queue: Queue, batch: Batch): Promise<void> {
+    queue.underWay.add(batch)
+    await this.#send(batch)
+    queue.underWay.delete(batch)
+    this.#sendMore(queue)
     this.#finished()
   }
 
@@ -312,9 +327,17 @@ export class Batcher {
   }
 }
 
-/** Returns true if the next batch is full, and has no key of the batch that is under way. */
-function mayOverlap({ keys }: Batch, next: Batch | undefined): boolean {
-  if (next === undefined || !isBatchFull(next.calls.length, next.bytes)) return false
-  for (const key of next.keys) if (keys.has(key)) return false
+/** Returns true if the first batch that waits may be sent now. */
+function maySendNext({ batches, underWay }: Queue): boolean {
+  const [next] = batches
+  if (next === undefined) return false
+  if (underWay.size === 0) return true
+  if (!next.isLarge || underWay.size >= UNDER_WAY_MAX) return false
+  for (const { keys } of underWay) if (haveCommon(next.keys, keys)) return false
   return true
+}
+
+function haveCommon(some: ReadonlySet<string>, others: ReadonlySet<string>): boolean {
+  for (const key of some) if (others.has(key)) return true
+  return false
 }

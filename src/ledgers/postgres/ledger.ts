@@ -73,11 +73,13 @@ export interface PostgresParts {
 }
 
 /**
- * The number of parallel statement queues for each topic and each `way` of a step: write, claim, extend or settle. The
- * steps of a key with the same way always use the same queue, so they keep their order. More queues would mean smaller
- * batches and more statements. The number must be a power of two.
+ * The number of statement queues of a topic, for each `way` of a step. The steps of a key with the same way always use the
+ * same queue, so they keep their order. More queues would mean smaller batches and more statements: in a steady flow, single
+ * claims and settlements share statements. A large batch is sent beside another one of its queue (lib/batcher.ts). Writes have
+ * two queues, because a row that another transaction has locked delays the small batches behind it. The numbers must be powers
+ * of two.
  */
-const STATEMENT_QUEUES = 2
+const QUEUES = { write: 2, claim: 1, extend: 1, settle: 1 } as const
 
 /** The delay before a step is retried if another transaction has locked its row. */
 const LOCKED_MS = 50
@@ -472,7 +474,7 @@ export class PostgresLedger implements Ledger {
     const known = this.#kinds.get(id)
     if (known !== undefined) return known as unknown as readonly BatchKind<I, A>[]
     const { batcher } = this.#parts
-    const queues = batcher.queuesOf(of.topic, of.way, STATEMENT_QUEUES)
+    const queues = batcher.queuesOf(of.topic, of.way, QUEUES[of.way])
     const send: SendBatch<I, A> = async (_, items, deadlineMs) => {
       const topic = await this.#topicOf(of)
       return this.#halving(of, items, deadlineMs, (runner, some) => work(runner, topic, some))
@@ -545,9 +547,9 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Returns the batch kind of a cell. The cells of a topic are divided among STATEMENT_QUEUES queues. */
+/** Returns the batch kind of a cell. The cells of a topic are divided among its queues. */
 function kindOf<I, A>(kinds: readonly BatchKind<I, A>[], cell: number): BatchKind<I, A> {
-  return kinds[cell & (STATEMENT_QUEUES - 1)] as BatchKind<I, A>
+  return kinds[cell & (kinds.length - 1)] as BatchKind<I, A>
 }
 
 /**
