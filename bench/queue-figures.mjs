@@ -125,15 +125,17 @@ async function scheduleAhead(queue, count, startMs, dueMs) {
 export class TooSlow extends Error {}
 
 /**
- * The time that the tasks would take at 1.7 times the rate of the warm-up, and 1.2 seconds: a contender that is warm is at
- * least twice as fast. With `slack` so many times that.
+ * The time that the tasks would take at 1.7 times the rate of the warm-up, and 1.2 seconds: after a small warm-up a
+ * contender is at least twice as fast. After one of the same size it is as fast again. With `slack` so many times that.
  */
-const farEnoughMs = ({ count, slack }) =>
-  Math.ceil(Date.now() + slack * (1_200 + (0.6 * count * 1000) / schedulesPerSecond))
+const farEnoughMs = ({ count, slack, warmUpShare }) =>
+  Math.ceil(
+    Date.now() + slack * (1_200 + ((warmUpShare === 1 ? 1.2 : 0.6) * count * 1000) / schedulesPerSecond),
+  )
 
 /** All due at one instant: tasks per second from that instant until every outcome is recorded. */
-export async function drained(queue, { count, slack, watch }) {
-  const atMs = farEnoughMs({ count, slack })
+export async function drained(queue, { count, slack, warmUpShare, watch }) {
+  const atMs = farEnoughMs({ count, slack, warmUpShare })
   await scheduleAhead(queue, count, atMs, () => atMs)
   const tally = tallyTo(count)
   const stop = await queue.consume(() => tally.note(1), BURST_CONCURRENCY)
@@ -151,10 +153,10 @@ export async function drained(queue, { count, slack, watch }) {
 }
 
 /** One due every millisecond, by our own list of what is due when; the worker is there before the first task is. */
-async function steadyLatenesses(queue, { count, slack, watch }) {
+async function steadyLatenesses(queue, { count, slack, warmUpShare, watch }) {
   const latenessesMs = []
   const tally = tallyTo(count)
-  const startMs = farEnoughMs({ count, slack })
+  const startMs = farEnoughMs({ count, slack, warmUpShare })
   const stop = await queue.consume((key) => {
     latenessesMs.push(Date.now() - startMs - Number(key.slice('order-'.length)))
     tally.note(1)

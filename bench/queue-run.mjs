@@ -16,6 +16,7 @@ const { suite, figure: figureId, contender, place, warmUpPlace, ...given } = JSO
 const { FIGURES } = await import(`./${suite}-figures.mjs`)
 const { open } = await import(`./contenders/${contender}.mjs`)
 const figure = FIGURES.find(({ id }) => id === figureId)
+const { isOnce = false, warmUpShare = WARM_UP_SHARE } = figure
 
 const measured = await measure()
 
@@ -26,7 +27,6 @@ else process.send(measured, () => process.exit())
 async function measure() {
   try {
     // Warms up the compiler; a figure that is measured once does not depend on it.
-    const { isOnce = false, warmUpShare = WARM_UP_SHARE } = figure
     if (!isOnce) await measureIn(warmUpPlace, Math.ceil(given.count * warmUpShare))
     return await measureIn(place, given.count)
   } catch (error) {
@@ -38,7 +38,8 @@ async function measure() {
 async function measureIn(where, count) {
   const queue = await open(where, given.settings ?? {})
   const watch = cpuWatch([thisProcess(), ...(queue.processes ?? []), ...(given.processes ?? [])])
-  const result = await figure.measure(queue, { place: where, count, slack: given.slack ?? 1, watch })
+  const slack = given.slack ?? 1
+  const result = await figure.measure(queue, { place: where, count, slack, warmUpShare, watch })
   await queue.close()
   return result
 }
