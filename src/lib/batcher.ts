@@ -145,9 +145,9 @@ const LARGE = { items: BATCH_MAX / 4, bytes: BATCH_BYTES_MAX / 8 }
 
 /**
  * An item joins one of the last batches that wait in its queue. With only the last one, items of two kinds that alternate
- * would make a batch each.
+ * would make a batch each. There are as many kinds as other processes whose claims this process settles.
  */
-const JOINABLE_BATCHES = 4
+const JOINABLE_BATCHES = 16
 
 /**
  * Combines small calls into batches. Items that are added during one turn of the event loop, or while the queue's

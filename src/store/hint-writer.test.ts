@@ -27,3 +27,33 @@ it('the hint of a committed transaction only lowers what is there: a claim made 
     ['lower', 1],
   ])
 })
+
+it('a key that one call has written twice, far away and then soon, keeps the hint of the second time', async () => {
+  const written = (key: string, ringMs: number) => ({
+    hint: { key, cell: 0, ringMs, failures: 0, priority: 'normal', isSuspect: false } as Hint,
+    outcome: 'replaced',
+  })
+  const calls: unknown[] = []
+  const keysOf = (places: readonly { readonly key: string }[]) => places.map(({ key }) => key)
+  const table = {
+    isShared: true,
+    put: async (_: string, hints: readonly Hint[]) => calls.push(['put', ...keysOf(hints)]),
+    drop: async (_: string, places: readonly Hint[]) => calls.push(['drop', ...keysOf(places)]),
+  } as unknown as HintTable
+  const writer = new HintWriter({
+    ledger: { clockMs: () => 0 } as unknown as Ledger,
+    table,
+    topicFillers: { fillerOf: () => undefined } as unknown as TopicFillers,
+    residentMs: () => 1_000,
+    onError: (error) => {
+      throw error
+    },
+  })
+  const farMs = 1_000_000
+  await writer.place('t', [written('a', farMs), written('a', 5), written('b', 5), written('b', farMs)])
+  await writer.drained()
+  expect(calls).toEqual([
+    ['put', 'a'],
+    ['drop', 'b'],
+  ])
+})

@@ -52,7 +52,15 @@ export class HintWriter {
       // For a new task, there is nothing to drop: the table has no hint of it.
       else if (outcome !== 'created') far.push(hint)
     }
-    await this.onTheWay(near.length + far.length, this.#putOrDrop(topic, near, far))
+    if (near.length === 0 || far.length === 0)
+      return this.onTheWay(near.length + far.length, this.#putOrDrop(topic, near, far))
+    // If a call has written a key twice, only its last hint counts: puts and drops are separate calls to the table.
+    const last = new Map(written.map(({ hint }) => [hint?.key, hint]))
+    const isLast = (hint: Hint) => last.get(hint.key) === hint
+    await this.onTheWay(
+      near.length + far.length,
+      this.#putOrDrop(topic, near.filter(isLast), far.filter(isLast)),
+    )
   }
 
   /** Starts to put hints that ring soon into the table, and to drop hints that ring later. Returns these writes. */

@@ -226,6 +226,34 @@ test('a settle of a locked task does not hold up the settles that come after it'
   expect(tookMs).toBeLessThan(1_000)
 })
 
+test('settles of locked tasks keep no connection: the outcomes of other tasks are recorded meanwhile', async () => {
+  const url = await server.createDatabase()
+  const ledger = await openLedger({ url, connections: 2 }, 5_000)
+  const keys = keysOfOneCell(5)
+  const free = keys[4] ?? ''
+  await ledger.schedule(TOPIC, keys.slice(1).map((key) => entry(key)), 0)
+  const claim = { stamp: 2, leaseMs: 60_000, nowMs: await ledger.nowMs(), alone: false }
+  await ledger.claim(TOPIC, claim, keys.slice(1).map((key) => place(key)))
+  const settle = (key: string) =>
+    ledger.settle(TOPIC, [{ ...place(key), stamp: key === A ? 1 : 2, outcome: { kind: 'done' } }])
+  await using client = await connected(url)
+  await client.query('BEGIN')
+  for (const key of keys.slice(0, 4)) await client.query(LOCK, [key])
+  const answered: string[] = []
+  const settling = keys.slice(0, 4).map(async (key) => {
+    const [answer] = await settle(key)
+    answered.push(answer?.answer ?? '')
+  })
+  // One by one, so that each of them is a statement of its own, and waits in its own way.
+  expect(await settle(free)).toEqual([{ answer: 'settled', hint: null }])
+  expect(await ledger.get(TOPIC, place(free))).toMatchObject({ state: 'done' })
+  expect(answered).toEqual([])
+  await client.query('COMMIT')
+  await Promise.all(settling)
+  expect(answered).toEqual(['settled', 'settled', 'settled', 'settled'])
+  await ledger.close()
+})
+
 test('a settle that has to wait twice, for one transaction and then for the next, is answered as any other', async () => {
   const url = await server.createDatabase()
   const ledger = await openLedger({ url }, 5_000)
@@ -239,7 +267,8 @@ test('a settle that has to wait twice, for one transaction and then for the next
   await sleep(300)
   await two.query('BEGIN')
   const locking = two.query(LOCK, [A])
-  await untilLockWaiters(url, 2)
+  // The settle itself waits outside of the server.
+  await untilLockWaiters(url, 1)
   await one.query('COMMIT')
   await locking
   // Real time: the settle may wait for the second transaction by now, or have ended before it.

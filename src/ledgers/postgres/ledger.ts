@@ -400,7 +400,11 @@ export class PostgresLedger implements Ledger {
     topic: TopicName,
     settlements: readonly LedgerSettlement[],
   ): Promise<(LedgerSettled | Later<LedgerSettled>)[]> {
-    const answers = await writes.settle(runner, topic, settlements)
+    const answers = await writes.settle(runner, topic, settlements).catch((error: unknown) => {
+      if (!isLockTimeout(error)) throw error
+      // One locked row must not delay the outcomes of the other tasks, nor keep a connection waiting.
+      return writes.settleUnlocked(runner, topic, settlements)
+    })
     const waiting: Waiting[] = []
     const all = answers.map((answer, i) => {
       if (answer !== null) return answer
@@ -433,10 +437,7 @@ export class PostgresLedger implements Ledger {
       while (open.length > 0) {
         await sleep(clock, LOCKED_MS)
         const settlements = open.map(({ settlement }) => settlement)
-        const answers = await writes.settle(runner, topic, settlements).catch((error: unknown) => {
-          if (isLockTimeout(error)) return settlements.map(() => null)
-          throw error
-        })
+        const answers = await writes.settleUnlocked(runner, topic, settlements)
         for (const [i, answer] of answers.entries()) if (answer !== null) open[i]?.resolve(answer)
         open = open.filter((_, i) => (answers[i] ?? null) === null)
       }
@@ -523,8 +524,7 @@ export class PostgresLedger implements Ledger {
     }
     if (items.length === 1) {
       const alone = this.#inTime({ ...call, isPatient: true }, (runner) => work(runner, items)).then(
-        // The answer to a settlement may itself be a `Later`, if the row is locked again.
-        ([answer]) => (answer instanceof Later ? answer.answer : (answer as A)),
+        ([answer]) => answer as A,
         (error: unknown) => {
           throw toTocsinError(error, database.where, doing, isRepeatable, true)
         },

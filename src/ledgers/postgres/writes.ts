@@ -226,6 +226,20 @@ export class Writes {
     return answers
   }
 
+  /**
+   * Like `settle`, with the general statement for all tasks. It waits for no row: its answer is null for a task whose row
+   * another transaction has locked.
+   */
+  async settleUnlocked(
+    runner: StatementRunner,
+    topic: TopicName,
+    settlements: readonly LedgerSettlement[],
+  ): Promise<(LedgerSettled | null)[]> {
+    const answers = new Array<LedgerSettled | null>(settlements.length)
+    await this.#settle(runner, topic, settlements, [...settlements.keys()], answers)
+    return answers
+  }
+
   async #settle(
     runner: StatementRunner,
     topic: TopicName,

@@ -28,6 +28,14 @@ export const STORE_MUTANTS: readonly Mutant[] = [
     only: 'moved out of the window',
   },
   {
+    name: 'a key that one call writes twice loses its hint',
+    file: HINT_WRITER,
+    find: 'const isLast = (hint: Hint) => last.get(hint.key) === hint',
+    replace: 'const isLast = () => true',
+    why: 'The table keeps the order of the calls, but puts and drops are two calls.',
+    tests: ['src/store/hint-writer.test.ts'],
+  },
+  {
     name: 'what a client gives back waits in the table for the end of its lease',
     file: HINT_WRITER,
     find: "if (hints.length > 0) await this.told(this.#parts.table.put(topic, hints, 'lower'))",
