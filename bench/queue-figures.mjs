@@ -2,7 +2,8 @@
  * The figures that are measured on a queue, of any contender and storage. Each is measured on an empty queue of one
  * contender (bench/contenders), and returns for each of its rows a number, or `{ value, cpu }` with the CPU time per task
  * by process. The arguments of calls are made before the clock starts, for all contenders. `warmUpShare` is the part of its tasks
- * that a warm-up has, if that is not a tenth.
+ * that a warm-up has, if that is not a tenth. `prepare(place)`, if there is one, runs before the warm-up; what it returns is given to
+ * the measurement as `prepared`, and to the warm-up not.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inPieces, keyOf, orders, percentile, rateOf, shuffled, tallyTo } from './load.mjs'

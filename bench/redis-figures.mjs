@@ -14,15 +14,16 @@ export const FIGURES = queueFigures('redis')
   .map((figure) => ({ warmUpShare: 1, ...figure }))
   .map((figure) => (figure.id === 'redis-bulk' ? withMemory(figure) : figure))
 
-/** `place` is the port of the server. */
+/** `place` is the port of the server, which is empty when it is prepared. A warm-up is not prepared, and measures no memory. */
 function withMemory(figure) {
   return {
     ...figure,
     rows: [...figure.rows, MEMORY],
+    prepare: (place) => restingBytes(place),
     async measure(queue, given) {
-      const { place, count } = given
-      const emptyBytes = await restingBytes(place)
+      const { place, count, prepared: emptyBytes } = given
       const measured = await figure.measure(queue, given)
+      if (emptyBytes === undefined) return measured
       return { ...measured, 'redis-memory': ((await restingBytes(place)) - emptyBytes) / count }
     },
   }
