@@ -104,8 +104,9 @@ export function* batchesOf<T>(
 
 /**
  * Converts the items of an iterable of any length, and yields them in batches of up to `limit` items. Keeps one batch in
- * memory. `convert` may throw, which ends the iteration. The items of an async iterable may come slowly: its batches have
- * up to `BATCH_MAX` items, so that the first ones do not wait for long.
+ * memory. `convert` may throw, which ends the iteration. The first batches are smaller, so that the store begins its work
+ * early. The items of an async iterable may come slowly: its batches have up to `BATCH_MAX` items, so that the first ones
+ * do not wait for long.
  */
 export async function* batchesOfStream<S, T>(
   clock: Clock,
@@ -115,7 +116,8 @@ export async function* batchesOfStream<S, T>(
   bytesOf: (item: T) => number,
 ): AsyncGenerator<Batch<T>> {
   const isPlain = Symbol.iterator in items
-  const make = () => new Draft<T>(isPlain ? limit : BATCH_MAX)
+  let max = 2 * BATCH_MAX
+  const make = () => new Draft<T>(isPlain ? limit : BATCH_MAX, max)
   let draft = make()
   const add = (given: S) => {
     const item = convert(given)
@@ -127,6 +129,7 @@ export async function* batchesOfStream<S, T>(
       add(item)
       if (draft.isFull) {
         yield draft
+        max *= 2
         draft = make()
       } else if (draft.items.length % BATCH_MAX === 0) {
         // Converting a large batch takes tens of milliseconds. Let timers and I/O run meanwhile.
@@ -151,9 +154,9 @@ class Draft<T> implements Batch<T> {
   #max: number
   bytes = 0
 
-  constructor(limit: BatchLimit<T>) {
+  constructor(limit: BatchLimit<T>, max = Number.POSITIVE_INFINITY) {
     this.#maxOf = typeof limit === 'number' ? null : limit()
-    this.#max = typeof limit === 'number' ? limit : Number.POSITIVE_INFINITY
+    this.#max = typeof limit === 'number' ? Math.min(limit, max) : max
   }
 
   get isFull(): boolean {

@@ -12,6 +12,16 @@ function capacityOf(permits: number, config: TopicConfig = {}, batched = false) 
   return { clock, startRate, capacity: new Capacity(clock, startRate, () => settings, permits, batched) }
 }
 
+/** The capacity of a consumer with 10 permits that has ended so many tasks in a second of work. */
+function workedOff(tasks: number, config: TopicConfig) {
+  const all = capacityOf(10, config)
+  all.capacity.acquire(1)
+  all.clock.moveTo(1_000)
+  all.capacity.finished(tasks)
+  all.capacity.release(1)
+  return all
+}
+
 const noop = () => {}
 const waiter: SuspectWaiter = { nudge: noop, offerAlone: noop }
 
@@ -110,23 +120,28 @@ describe('capacity', () => {
     expect(capacity.mayClaimBy(1_000)).toBe(false)
   })
 
-  it('adds a prefetch of 100 ms of work at the measured rate, at most eight batches', () => {
-    const { capacity, clock } = capacityOf(10, { batchSize: 500 })
-    clock.moveTo(1_000)
-    capacity.finished(2_000)
+  it('adds a prefetch of 100 ms of work at the measured rate, at most sixteen batches', () => {
+    const { capacity } = workedOff(2_000, { batchSize: 500 })
     expect(reserve(capacity)).toBe(Math.ceil((10 + 200) / 4))
-    const fast = capacityOf(10, { batchSize: 50 })
-    fast.clock.moveTo(1_000)
-    fast.capacity.finished(1_000_000)
-    // 10 permits and a prefetch of 400: shares of at most a batch, then a gap of less than a quarter that is not worth a claim.
-    const reserved = Array.from({ length: 8 }, () => reserve(fast.capacity))
-    expect(reserved).toEqual([50, 50, 50, 50, 50, 40, 30, 0])
+    const fast = workedOff(1_000_000, { batchSize: 50 })
+    // 10 permits and a prefetch of 800: shares of at most a batch, then a gap of less than a quarter that is not worth a claim.
+    const reserved = Array.from({ length: 15 }, () => reserve(fast.capacity))
+    expect(reserved).toEqual([...new Array<number>(13).fill(50), 0, 0])
+  })
+
+  it('does not count the time without tasks: the rate of a burst is known after its first tasks', () => {
+    const { capacity, clock } = capacityOf(16, { batchSize: 500 })
+    clock.moveTo(60_000)
+    capacity.acquire(16)
+    clock.moveTo(60_008)
+    capacity.finished(16)
+    capacity.release(16)
+    // 16 permits, and 100 ms at 2 per ms.
+    expect(reserve(capacity)).toBe(Math.ceil((16 + 200) / 4))
   })
 
   it('refills the prefetch in quarters, not task by task, but a free permit at once', () => {
-    const { capacity, clock } = capacityOf(10, { batchSize: 500 })
-    clock.moveTo(1_000)
-    capacity.finished(2_000)
+    const { capacity } = workedOff(2_000, { batchSize: 500 })
     capacity.acquire(10)
     capacity.queued = 151
     expect(reserve(capacity)).toBe(0)
@@ -140,9 +155,9 @@ describe('capacity', () => {
 
   it('is zero while too many outcomes are not recorded', () => {
     const { capacity } = capacityOf(10, { batchSize: 10 })
-    capacity.unrecorded = 41
+    capacity.unrecorded = 81
     expect(reserve(capacity)).toBe(0)
-    capacity.unrecorded = 40
+    capacity.unrecorded = 80
     expect(reserve(capacity)).toBe(10)
   })
 

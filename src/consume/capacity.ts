@@ -30,17 +30,17 @@ import { RateMeter } from './rate-meter.ts'
 import type { ReservedStarts, StartRate } from './start-rate.ts'
 
 /**
- * The prefetch is the number of tasks that the consumer finishes, at the measured rate, in PREFETCH_MS or in a tenth of
+ * The prefetch is the number of tasks that the consumer can finish, at the measured rate, in PREFETCH_MS or in a tenth of
  * the lease if that is shorter. It is never more than PREFETCH_BATCHES batches.
  */
 const PREFETCH_MS = 100
-const PREFETCH_BATCHES = 8
+const PREFETCH_BATCHES = 16
 
 /**
  * A consumer claims nothing while it has too many unrecorded outcomes: more than this number times the batch size, or
  * times the number of permits if that is larger.
  */
-const UNRECORDED_BATCHES = 4
+const UNRECORDED_BATCHES = 8
 
 /**
  * One claim may reserve a share of the free capacity: the free capacity divided by CLAIMS_AT_ONCE, but at least
@@ -99,7 +99,7 @@ export class Capacity {
   readonly #startRate: StartRate
   readonly #permits: number
   readonly #batched: boolean
-  readonly #meter: RateMeter
+  readonly #meter = new RateMeter()
   /** Callbacks of pullers that found no capacity. They are called in the order of their arrival. */
   readonly #waiting = new Set<() => void>()
   readonly #waitingToBeAlone = new Set<SuspectWaiter>()
@@ -127,8 +127,8 @@ export class Capacity {
   #reserved = 0
   /** The moving average of the number of tasks that a claim returns; Infinity before the first claim. */
   #perClaim = Number.POSITIVE_INFINITY
-  /** The number of tasks that are claimed and not started. */
-  queued = 0
+  #queued = 0
+  #hasWork = false
   /**
    * The number of outcomes that are not recorded yet. If it is high, the timetable is slow or unreachable, and more
    * claims would not help.
@@ -147,15 +147,24 @@ export class Capacity {
     this.#settings = settings
     this.#permits = permits
     this.#batched = batched
-    this.#meter = new RateMeter(clock.monotonicNow())
   }
 
   get freePermits(): number {
     return this.#permits - this.#busy
   }
 
+  /** The number of tasks that are claimed and not started. */
+  get queued(): number {
+    return this.#queued
+  }
+
+  set queued(tasks: number) {
+    this.#queued = tasks
+    this.#noteWork()
+  }
+
   get isIdle(): boolean {
-    return this.#busy === 0 && this.queued === 0 && this.#reserved === 0
+    return !this.#hasWork && this.#reserved === 0
   }
 
   /** The largest number of tasks that run at once, or that one claim takes. */
@@ -248,12 +257,15 @@ export class Capacity {
 
   acquire(permits: number): void {
     this.#busy += permits
+    this.#noteWork()
   }
 
   release(permits: number): void {
     this.#busy -= permits
+    this.#noteWork()
   }
 
+  /** Counts tasks whose handlers ended. Must be called before their permits are released. */
   finished(tasks: number): void {
     this.#meter.add(tasks, this.#clock.monotonicNow())
   }
@@ -351,6 +363,14 @@ export class Capacity {
     this.#aloneMs += nowMs - this.#aloneSinceMs
   }
 
+  #noteWork(): void {
+    const hasWork = this.#busy > 0 || this.#queued > 0
+    if (hasWork === this.#hasWork) return
+    this.#hasWork = hasWork
+    if (hasWork) this.#meter.begin(this.#clock.monotonicNow())
+    else this.#meter.end(this.#clock.monotonicNow())
+  }
+
   #mayGrant(): boolean {
     if (this.#alone !== 'no' || this.#free() === 0) return false
     return this.#startRate.nextMs() <= this.#clock.monotonicNow()
@@ -378,7 +398,7 @@ export class Capacity {
   #free(): number {
     const { batchSize } = this.#settings()
     if (this.unrecorded > UNRECORDED_BATCHES * this.batchMax) return 0
-    const free = this.freePermits * (this.#batched ? batchSize : 1) - this.queued - this.#reserved
+    const free = this.freePermits * (this.#batched ? batchSize : 1) - this.#queued - this.#reserved
     // The last claim of a batch may take more than the batch has room for. The rest goes into the next batch.
     if (this.#isMerging) return free > 0 ? Math.max(free, batchSize) : 0
     const prefetch = this.#prefetch()

@@ -212,7 +212,10 @@ export class RunningConsumer<Out> implements PullerHost<Reservation> {
     let claim: Claim | null = null
     let taken = 0
     try {
-      claim = await store.claim(sent.at, sent.request)
+      const answer = store.claim(sent.at, sent.request)
+      // Other cells need not wait for the answer.
+      if (reservation !== null) this.#capacity.offer()
+      claim = await answer
       // Await nothing before the tasks are held: a `fence` call that arrives earlier would not find its task.
       this.#reporter.poisoned(claim.poisoned)
       this.#reporter.caught('lease', claim.rescued)

@@ -86,9 +86,9 @@ export class HandlerCalls {
 
   #close(call: HandlerCall): void {
     this.#running.remove(call)
-    this.#capacity.release(call.permits)
     // Count finished tasks: their rate determines the prefetch. Calls of guards and schemas take no permits and do not
     // count.
     if (call.permits > 0) this.#capacity.finished(call.tasks.length)
+    this.#capacity.release(call.permits)
   }
 }

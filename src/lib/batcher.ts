@@ -141,7 +141,7 @@ export interface Queue {
 const UNDER_WAY_MAX = 3
 
 /** The size of a large batch: by its items, or by its payloads. More items would not make it much cheaper per item. */
-const LARGE = { items: BATCH_MAX / 4, bytes: BATCH_BYTES_MAX / 8 }
+const LARGE = { items: BATCH_MAX / 2, bytes: BATCH_BYTES_MAX / 8 }
 
 /**
  * An item joins one of the last batches that wait in its queue. With only the last one, items of two kinds that alternate
