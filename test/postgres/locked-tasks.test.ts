@@ -231,9 +231,17 @@ test('settles of locked tasks keep no connection: the outcomes of other tasks ar
   const ledger = await openLedger({ url, connections: 2 }, 5_000)
   const keys = keysOfOneCell(5)
   const free = keys[4] ?? ''
-  await ledger.schedule(TOPIC, keys.slice(1).map((key) => entry(key)), 0)
+  await ledger.schedule(
+    TOPIC,
+    keys.slice(1).map((key) => entry(key)),
+    0,
+  )
   const claim = { stamp: 2, leaseMs: 60_000, nowMs: await ledger.nowMs(), alone: false }
-  await ledger.claim(TOPIC, claim, keys.slice(1).map((key) => place(key)))
+  await ledger.claim(
+    TOPIC,
+    claim,
+    keys.slice(1).map((key) => place(key)),
+  )
   const settle = (key: string) =>
     ledger.settle(TOPIC, [{ ...place(key), stamp: key === A ? 1 : 2, outcome: { kind: 'done' } }])
   await using client = await connected(url)

@@ -66,13 +66,18 @@ describe('a batch that a locked row has split', () => {
   })
 })
 
-it('a settle that meets a lock a second time is answered when that one is gone', async () => {
+it('a settle that meets a lock a second time, and a third, is answered when that one is gone', async () => {
   const answers = [
     async () => [null],
     () => Promise.reject(lockTimeout()),
     async () => [{ answer: 'settled', hint: null }],
   ]
-  const writes = { session: 1, as: () => writes, settle: () => answers.shift()?.() }
+  const writes = {
+    session: 1,
+    as: () => writes,
+    settle: () => Promise.reject(lockTimeout()),
+    settleUnlocked: () => answers.shift()?.(),
+  }
   const parts = {
     id: 'x',
     clock: systemClock,

@@ -437,7 +437,11 @@ export class PostgresLedger implements Ledger {
       while (open.length > 0) {
         await sleep(clock, LOCKED_MS)
         const settlements = open.map(({ settlement }) => settlement)
-        const answers = await writes.settleUnlocked(runner, topic, settlements)
+        const answers = await writes.settleUnlocked(runner, topic, settlements).catch((error: unknown) => {
+          // The dead task of a key may be locked, too.
+          if (isLockTimeout(error)) return settlements.map(() => null)
+          throw error
+        })
         for (const [i, answer] of answers.entries()) if (answer !== null) open[i]?.resolve(answer)
         open = open.filter((_, i) => (answers[i] ?? null) === null)
       }
