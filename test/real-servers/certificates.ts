@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
@@ -24,6 +24,21 @@ export async function makeCertificates(folder: string): Promise<Certificates> {
     caFile,
     certificateFile: join(folder, 'server.crt'),
     keyFile: join(folder, 'server.key'),
+  }
+}
+
+/** Copies the files of `certificates` into `folder`, for a second server with the same authority. */
+export async function copyCertificates(certificates: Certificates, folder: string): Promise<Certificates> {
+  const copied = async (file: string): Promise<string> => {
+    const copy = join(folder, basename(file))
+    await copyFile(file, copy)
+    return copy
+  }
+  return {
+    ca: certificates.ca,
+    caFile: await copied(certificates.caFile),
+    certificateFile: await copied(certificates.certificateFile),
+    keyFile: await copied(certificates.keyFile),
   }
 }
 

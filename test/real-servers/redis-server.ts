@@ -6,7 +6,7 @@ import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Certificates, makeCertificates } from './certificates.ts'
+import { type Certificates, copyCertificates, makeCertificates } from './certificates.ts'
 import { freePort } from './free-port.ts'
 import { type GuardedChild, spawnGuarded } from './guarded-child.ts'
 import { ask, type Reply } from './resp.ts'
@@ -23,25 +23,28 @@ const LOG_TAIL_LINES = 20
 export type RedisOptions = {
   /** Lines of redis.conf, as Redis reads them: `{ appendonly: 'yes' }`. They override the defaults below. */
   config?: Record<string, string>
-  /** Also listen on a port with TLS, with a certificate for localhost and 127.0.0.1. */
-  tls?: boolean
+  /** Also listen on a port with TLS: with a new certificate for localhost and 127.0.0.1, or with that of another server. */
+  tls?: boolean | Certificates
   /** Variables of its environment, in addition to those of this process. */
   env?: Readonly<Record<string, string>>
+  /** Picks each of its ports. By default any free port will do. */
+  pickPort?: () => Promise<number>
 }
 
 /** Starts a Redis and waits until it answers. The caller stops it: `stop()`, or `await using`. */
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-redis-'))
+  const pickPort = options.pickPort ?? freePort
   try {
-    const certificates = options.tls === true ? await makeCertificates(folder) : undefined
+    const certificates = await certificatesIn(folder, options.tls ?? false)
     for (let tries = 1; ; tries++) {
       const server = new RedisServer(
         folder,
         options.config ?? {},
         options.env ?? {},
-        await freePort(),
+        await pickPort(),
         certificates,
-        await freePort(),
+        await pickPort(),
       )
       try {
         await server.start()
@@ -54,6 +57,14 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     await rm(folder, { recursive: true, force: true })
     throw error
   }
+}
+
+async function certificatesIn(
+  folder: string,
+  tls: boolean | Certificates,
+): Promise<Certificates | undefined> {
+  if (typeof tls === 'object') return await copyCertificates(tls, folder)
+  return tls ? await makeCertificates(folder) : undefined
 }
 
 /** Starts a read-only replica of `primary` and waits until it has caught up. */
@@ -84,11 +95,13 @@ export class RedisServer implements AsyncDisposable {
   /** With `tls: true`: the address with TLS, and the certificate to trust, as PEM. */
   readonly tlsUrl: string | undefined
   readonly ca: string | undefined
+  readonly certificates: Certificates | undefined
 
   readonly #config: Record<string, string>
   readonly #env: Readonly<Record<string, string>>
   readonly #log: string
   #child: GuardedChild | undefined
+  #isPaused = false
 
   constructor(
     folder: string,
@@ -103,6 +116,7 @@ export class RedisServer implements AsyncDisposable {
     this.url = `redis://${HOST}:${port}`
     this.socket = join(folder, SOCKET)
     this.ca = certificates?.ca
+    this.certificates = certificates
     this.tlsUrl = certificates === undefined ? undefined : `rediss://localhost:${tlsPort}`
     this.#log = join(folder, LOG)
     this.#env = env
@@ -128,6 +142,11 @@ export class RedisServer implements AsyncDisposable {
   /** The pid of the running process. It changes with a restart. */
   get pid(): number {
     return this.#running().pid
+  }
+
+  /** False while the server is killed or paused. */
+  get isUp(): boolean {
+    return this.#child?.isRunning() === true && !this.#isPaused
   }
 
   /** Starts the server if it is not running, and waits until it answers. `startRedis` has called this. */
@@ -192,6 +211,7 @@ export class RedisServer implements AsyncDisposable {
   /** Ends the process, by default with SIGKILL, and waits until it has ended. Its files stay. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     await this.#child?.end(signal)
+    this.#isPaused = false
   }
 
   /** Kills the server if it runs, and starts it again on the same port and files. */
@@ -203,10 +223,12 @@ export class RedisServer implements AsyncDisposable {
   /** Stops the process (SIGSTOP): connections stay open and get no answer. */
   pause(): void {
     this.#running().signal('SIGSTOP')
+    this.#isPaused = true
   }
 
   resume(): void {
     this.#running().signal('SIGCONT')
+    this.#isPaused = false
   }
 
   /** Ends the server and removes its folder. */
