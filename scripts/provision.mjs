@@ -3,10 +3,10 @@
  * prints what is missing and how to install it. Prints nothing if all are found.
  */
 import { execFileSync } from 'node:child_process'
-import { accessSync, constants, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { run } from './bootstrap.mjs'
 
@@ -15,15 +15,21 @@ import { run } from './bootstrap.mjs'
  *
  *   program   what has to be on PATH
  *   folders   where else it may be: Debian keeps some servers away from PATH. May be left out
+ *   variable  the environment variable that may hold the path of another program to use instead. May be left out
  *   oldest    the oldest version that will do: [major, minor]
  *   version   arguments that make the program print its version, and what to read it by
+ *   named     for a server: what to read its name and its whole version by
  *   apt, …    the packages that bring it, by package manager
  */
 export const NEEDED = [
   {
     program: 'redis-server',
+    // Also the path of a valkey-server, or of another version.
+    variable: 'TOCSIN_REDIS_SERVER',
     oldest: [7, 0],
-    version: { args: ['--version'], pattern: /v=(\d+)\.(\d+)/ },
+    // 'Redis server v=7.0.15 sha=…', 'Valkey server v=8.1.1 sha=…'.
+    version: { args: ['--version'], pattern: /server v=(\d+)\.(\d+)/ },
+    named: /(\w+) server v=(\S+)/,
     apt: ['redis-server'],
     brew: ['redis'],
     dnf: ['redis'],
@@ -50,6 +56,7 @@ export const NEEDED = [
     oldest: [13, 0],
     // '15.14', and of what is not released yet '18beta1'.
     version: { args: ['--version'], pattern: /\(PostgreSQL\) (\d+)\D+(\d+)/ },
+    named: /\((PostgreSQL)\) (\S+)/,
     apt: ['postgresql'],
     brew: ['postgresql@17'],
     dnf: ['postgresql-server'],
@@ -61,6 +68,7 @@ export const NEEDED = [
     folders: ['/usr/sbin'],
     oldest: [1, 12],
     version: { args: ['--version'], pattern: /PgBouncer(?: version)? (\d+)\.(\d+)/ },
+    named: /(PgBouncer)(?: version)? (\S+)/,
     apt: ['pgbouncer'],
     brew: ['pgbouncer'],
     dnf: ['pgbouncer'],
@@ -114,7 +122,8 @@ export function thisHost() {
 
 /** Ensures that every program is installed. Returns false if one is missing or too old, after printing which and why. */
 export async function provision(needed = NEEDED, host = thisHost()) {
-  const missing = needed.filter((row) => find(row, host) === undefined)
+  // What a variable names is for its user to correct: no package brings it.
+  const missing = needed.filter((row) => given(row, host) === undefined && find(row, host) === undefined)
   const apt = find({ program: 'apt-get' }, host)
   if (missing.length > 0 && host.isRoot && apt !== undefined) {
     await installByApt(apt, missing, host).catch((error) => host.say(`installing failed: ${error.message}`))
@@ -123,8 +132,26 @@ export async function provision(needed = NEEDED, host = thisHost()) {
   return needed.map((row) => isThere(row, host)).every(Boolean)
 }
 
+/** Returns the servers in one line, each with its version and its path: the result of a test run depends on them. */
+export function servers(needed = NEEDED, host = thisHost()) {
+  const named = needed.flatMap((row) => {
+    const file = row.named && find(row, host)
+    const [, name, version] = (file && row.named.exec(printedVersion(file, row, host))) || []
+    return name === undefined ? [] : [`${name} ${version} at ${file}`]
+  })
+  return `servers: ${named.join(', ')}`
+}
+
+/** Returns the path that the variable of a program holds, or undefined. */
+function given({ variable }, { env }) {
+  const path = env[variable] ?? ''
+  return path === '' ? undefined : resolve(path)
+}
+
 /** Returns the path of a program, or undefined. */
-export function find({ program, folders = [] }, { env } = thisHost()) {
+export function find({ program, folders = [], variable }, { env } = thisHost()) {
+  const path = given({ variable }, { env })
+  if (path !== undefined) return isProgram(path) ? path : undefined
   const all = [...(env.PATH ?? '').split(delimiter).filter((folder) => folder !== ''), ...folders]
   return all.map((folder) => join(folder, program)).find(isProgram)
 }
@@ -141,6 +168,17 @@ function isProgram(file) {
 function isThere(row, host) {
   const file = find(row, host)
   const wanted = `${row.oldest.join('.')} or newer is needed by the tests`
+  const path = given(row, host)
+  if (file === undefined && path !== undefined) {
+    const what = !existsSync(path)
+      ? 'does not exist'
+      : statSync(path).isFile()
+        ? 'is not executable'
+        : 'is not a file'
+    host.say(`\ntocsin: ${path}, which ${row.variable} names, ${what}.`)
+    host.say(`Set ${row.variable} to the path of a server, or unset it to use ${row.program} from PATH.`)
+    return false
+  }
   if (file === undefined) {
     host.say(`\ntocsin: ${row.program} ${wanted} and is not on PATH.`)
     host.say(howToGet(row))
@@ -150,7 +188,8 @@ function isThere(row, host) {
   if (found !== undefined && isAtLeast(found, row.oldest)) return true
   const tooOld = found && `is version ${found.join('.')}, which is too old`
   host.say(`\ntocsin: ${file} ${tooOld ?? 'does not tell its version'}: ${wanted}.`)
-  host.say(`Put a newer one first on PATH (${row.newer}) and run this command again.`)
+  const remedy = path === undefined ? 'Put a newer one first on PATH' : `Set ${row.variable} to a newer one`
+  host.say(`${remedy} (${row.newer}) and run this command again.`)
   return false
 }
 
@@ -163,17 +202,24 @@ function howToGet({ apt, brew, dnf }) {
   ].join('\n')
 }
 
-function versionOf(file, { version }, { env }) {
+function versionOf(file, row, host) {
+  return row.version.pattern
+    .exec(printedVersion(file, row, host))
+    ?.slice(1)
+    .map(Number)
+}
+
+/** Returns what the program prints when asked for its version: nothing, if it fails. */
+function printedVersion(file, { version }, { env }) {
   try {
-    const printed = execFileSync(file, version.args, {
+    return execFileSync(file, version.args, {
       env,
       encoding: 'utf8',
       timeout: VERSION_WITHIN_MS,
       stdio: ['ignore', 'pipe', 'ignore'],
     })
-    return version.pattern.exec(printed)?.slice(1).map(Number)
   } catch {
-    return undefined
+    return ''
   }
 }
 

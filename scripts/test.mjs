@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { bin, bootstrap, run } from './bootstrap.mjs'
 import { count, summary } from './count.mjs'
-import { provision } from './provision.mjs'
+import { provision, servers } from './provision.mjs'
 
 const given = process.argv.slice(2)
 const filters = given.filter((argument) => argument !== '--long' && argument !== '--release')
@@ -26,8 +26,12 @@ if (await bootstrap({ build: true })) {
     await step('lint', lint)
     await step('types', types)
   }
-  if (await provision()) await step('tests', tests)
-  else total.failed += 1
+  if (await provision()) {
+    console.log(servers())
+    await step('tests', tests)
+  } else {
+    total.failed += 1
+  }
 } else {
   total.failed += 1
 }

@@ -7,21 +7,29 @@ import { expect, onTestFinished, test } from 'vitest'
 type Row = {
   program: string
   folders?: string[]
+  variable?: string
   oldest: [number, number]
   version: { args: string[]; pattern: RegExp }
+  named?: RegExp
   apt: string[]
   brew: string[]
   dnf: string[]
   newer: string
 }
-type Host = { env: { PATH: string }; isRoot: boolean; policyFile: string; say: (line: string) => void }
+type Host = {
+  env: { PATH: string; TOCSIN_REDIS_SERVER?: string }
+  isRoot: boolean
+  policyFile: string
+  say: (line: string) => void
+}
 type Provisioning = {
   NEEDED: Row[]
   provision: (needed: Row[], host: Host) => Promise<boolean>
   find: (row: { program: string; folders?: string[] }, host: Host) => string | undefined
+  servers: (needed: Row[], host: Host) => string
 }
 
-const { NEEDED, provision, find } = (await import(
+const { NEEDED, provision, find, servers } = (await import(
   new URL('../../scripts/provision.mjs', import.meta.url).href
 )) as Provisioning
 
@@ -109,10 +117,10 @@ test('only what is missing is installed', async () => {
     'aside/othersql': "echo '(OtherSQL) 15.2'",
     'shelf/redis-server': redisOf('8.0.1'),
   })
-  const servers = [other(join(folder, 'aside')), redis]
-  expect(await provision(servers, host)).toBe(true)
+  const needed = [other(join(folder, 'aside')), redis]
+  expect(await provision(needed, host)).toBe(true)
   expect((await calls()).at(-1)).toBe(`${CALLED} install -y --no-install-recommends redis-server`)
-  expect(find(servers[0]!, host)).toBe(join(folder, 'aside', 'othersql'))
+  expect(find(needed[0]!, host)).toBe(join(folder, 'aside', 'othersql'))
 })
 
 test('a policy on services that is there already stays as it is', async () => {
@@ -192,6 +200,77 @@ test.each([
   expect(await calls(), 'apt would bring what is there').toEqual([])
 })
 
+const VALKEY = "echo 'Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64'"
+
+test.each([
+  ['none on PATH', {}],
+  ['another on PATH', { 'bin/redis-server': redisOf('7.0.15') }],
+])('TOCSIN_REDIS_SERVER names the server to use, with %s', async (_, programs) => {
+  const { folder, host, lines, calls } = await machine({
+    ...programs,
+    'bin/apt-get': APT,
+    'aside/valkey-server': VALKEY,
+  })
+  const path = join(folder, 'aside', 'valkey-server')
+  host.env.TOCSIN_REDIS_SERVER = path
+  expect(await provision([redis], host)).toBe(true)
+  expect(lines).toEqual([])
+  expect(await calls()).toEqual([])
+  expect(find(redis, host)).toBe(path)
+  expect(servers([redis], host)).toBe(`servers: Valkey 8.1.1 at ${path}`)
+})
+
+test('an empty TOCSIN_REDIS_SERVER is none', async () => {
+  const { folder, host } = await machine({ 'bin/redis-server': redisOf('7.0.15') })
+  host.env.TOCSIN_REDIS_SERVER = ''
+  expect(await provision([redis], host)).toBe(true)
+  expect(servers([redis], host)).toBe(`servers: Redis 7.0.15 at ${join(folder, 'bin', 'redis-server')}`)
+})
+
+test.each([
+  ['aside/nowhere', 'nowhere, which TOCSIN_REDIS_SERVER names, does not exist.'],
+  ['aside', 'aside, which TOCSIN_REDIS_SERVER names, is not a file.'],
+  ['aside/text', 'text, which TOCSIN_REDIS_SERVER names, is not executable.'],
+  ['aside/valkey-cli', 'valkey-cli does not tell its version: 7.0 or newer is needed by the tests.'],
+  ['aside/old', 'old is version 6.2, which is too old: 7.0 or newer is needed by the tests.'],
+])(
+  'a TOCSIN_REDIS_SERVER that cannot be used is explained, and none is installed: %s',
+  async (path, what) => {
+    const { folder, host, said, calls } = await machine({
+      'bin/redis-server': redisOf('7.0.15'),
+      'bin/apt-get': APT,
+      'aside/text': VALKEY,
+      'aside/valkey-cli': "echo 'valkey-cli 8.1.1'",
+      'aside/old': redisOf('6.2.14'),
+    })
+    await chmod(join(folder, 'aside', 'text'), 0o644)
+    host.env.TOCSIN_REDIS_SERVER = join(folder, path)
+    expect(await provision([redis], host)).toBe(false)
+    expect(said()).toContain(`tocsin: ${join(folder, 'aside')}`)
+    expect(said()).toContain(what)
+    expect(said()).toContain('Set TOCSIN_REDIS_SERVER to ')
+    expect(await calls()).toEqual([])
+  },
+)
+
+test('the servers are named with their versions, and tools are not', async () => {
+  const { folder, host } = await machine({
+    'bin/redis-server': redisOf('7.0.15'),
+    'bin/postgres': "echo 'postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)'",
+    'bin/pgbouncer': "echo 'PgBouncer 1.18.0'",
+    'bin/jq': 'echo jq-1.7.1',
+  })
+  const at = (program: string): string => join(folder, 'bin', program)
+  expect(
+    servers(
+      NEEDED.map((row) => ({ ...row, folders: [] })),
+      host,
+    ),
+  ).toBe(
+    `servers: Redis 7.0.15 at ${at('redis-server')}, PostgreSQL 15.14 at ${at('postgres')}, PgBouncer 1.18.0 at ${at('pgbouncer')}`,
+  )
+})
+
 test('where services cannot be forbidden nothing is installed', async () => {
   const { folder, host, said, calls } = await machine({ 'bin/apt-get': APT })
   host.policyFile = join(folder, 'nowhere', 'policy-rc.d')
@@ -202,6 +281,7 @@ test('where services cannot be forbidden nothing is installed', async () => {
 
 test.each([
   ['redis-server', 'Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64', [7, 0]],
+  ['redis-server', 'Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64', [8, 1]],
   ['openssl', 'OpenSSL 3.0.17 1 Jul 2025 (Library: OpenSSL 3.0.17 1 Jul 2025)', [3, 0]],
   ['postgres', 'postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)', [15, 14]],
   ['postgres', 'postgres (PostgreSQL) 18beta1', [18, 1]],

@@ -1,9 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { plant, readOurs, run } from '../house/planted.ts'
-import { freePort } from './free-port.ts'
+import { freeClusterPort, freePort } from './free-port.ts'
 import { type RedisServer, startRedis, startReplica } from './redis-server.ts'
 import { ask, converse, encode, readAll } from './resp.ts'
 
@@ -184,11 +185,30 @@ test('a port that is taken ends the start instead of being taken for its own', a
   await expect(startRedis({ config: { port: String(first.port) } })).rejects.toThrow('Address already in use')
 })
 
+test('another server is used if TOCSIN_REDIS_SERVER names it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tocsin-valkey-'))
+  onTestFinished(() => {
+    vi.unstubAllEnvs()
+    rmSync(folder, { recursive: true })
+  })
+  const path = join(folder, 'valkey-server')
+  const real = process.env['TOCSIN_REDIS_SERVER'] ?? 'redis-server'
+  writeFileSync(path, `#!/bin/sh\necho "$@" > "${folder}/called"\nexec ${real} "$@"\n`)
+  vi.stubEnv('TOCSIN_REDIS_SERVER', path)
+  await expect(startRedis(), 'not executable').rejects.toThrow(`${path} did not start. Is it there?`)
+  chmodSync(path, 0o755)
+  await using redis = await startRedis()
+  expect(readFileSync(join(folder, 'called'), 'utf8')).toBe('redis.conf\n')
+  expect(await redis.cli('INFO', 'server')).toContain(`process_id:${redis.pid}\r\n`)
+})
+
 test('free ports lie below those of outgoing connections', async () => {
   for (const port of await Promise.all(Array.from({ length: 20 }, freePort))) {
     expect(port).toBeGreaterThanOrEqual(15_000)
     expect(port).toBeLessThan(32_768)
   }
+  for (const port of await Promise.all(Array.from({ length: 20 }, freeClusterPort)))
+    expect(port + 10_000, 'and that of the cluster bus').toBeLessThan(32_768)
 })
 
 test('a reply is read whole however it is cut up', () => {

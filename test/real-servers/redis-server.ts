@@ -4,7 +4,7 @@
  */
 import { mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Certificates, copyCertificates, makeCertificates } from './certificates.ts'
 import { freePort } from './free-port.ts'
@@ -85,6 +85,12 @@ export async function startReplica(primary: RedisServer, options: RedisOptions =
 
 class PortTaken extends Error {}
 
+/** The program to start: that of the variable, such as a valkey-server, or the redis-server on PATH. */
+function program(): string {
+  const path = process.env['TOCSIN_REDIS_SERVER'] ?? ''
+  return path === '' ? 'redis-server' : resolve(path)
+}
+
 export class RedisServer implements AsyncDisposable {
   readonly host = HOST
   readonly port: number
@@ -159,13 +165,13 @@ export class RedisServer implements AsyncDisposable {
     const output = await open(this.#log, 'a')
     try {
       const stdio = ['ignore' as const, output.fd, output.fd]
-      this.#child = await spawnGuarded('redis-server', ['redis.conf'], {
+      this.#child = await spawnGuarded(program(), ['redis.conf'], {
         folder: this.folder,
         stdio,
         env: this.#env,
       })
     } catch (error) {
-      throw new Error('redis-server did not start. Is it there? node scripts/provision.mjs', { cause: error })
+      throw new Error(`${program()} did not start. Is it there? node scripts/provision.mjs`, { cause: error })
     } finally {
       await output.close()
     }
