@@ -12,7 +12,7 @@ import { NEEDED, provision, thisHost } from '../scripts/provision.mjs'
 import { answerOf } from './child.mjs'
 import { installPeers } from './peers.mjs'
 import { using } from './places.mjs'
-import { redisInfo, startRedis } from './redis-server.mjs'
+import { redisVersion, startRedis } from './redis-server.mjs'
 
 /** By so many times the usual time tasks are due later, one attempt after another. */
 const SLACKS = [1, 3, 9]
@@ -100,7 +100,7 @@ export async function prepareServers(suite, servers = ['redis-server']) {
   const needed = NEEDED.filter(({ program }) => servers.includes(program))
   const isThere = await provision(needed, { ...thisHost(), say: (line) => console.error(line) })
   if (!isThere) throw new Error(`the suite ${suite} needs ${servers.join(' and ')}`)
-  return using(startRedis, async ({ port }) => (await redisInfo(port)).redis_version)
+  return using(startRedis, ({ port }) => redisVersion(port))
 }
 
 /** The same, and the peers. */

@@ -7,6 +7,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { find, NEEDED } from '../scripts/provision.mjs'
 import { freePort } from './free-port.mjs'
 
 /** The same for all contenders; all other settings are the defaults. */
@@ -19,7 +20,7 @@ export async function startRedis() {
   const folder = await mkdtemp(join(tmpdir(), 'tocsin-bench-redis-'))
   const port = await freePort()
   const args = ['--bind', '127.0.0.1', '--port', String(port), '--dir', folder, ...SETTINGS]
-  const server = spawn('redis-server', args, { stdio: 'ignore' })
+  const server = spawn(program(), args, { stdio: 'ignore' })
   const ended = once(server, 'exit').then(
     () => new Error('redis-server ended before it was up'),
     (error) => error,
@@ -42,8 +43,21 @@ export async function startRedis() {
   throw failure
 }
 
+/** The server that TOCSIN_REDIS_SERVER names, or the redis-server on PATH. */
+function program() {
+  const path = find(NEEDED.find((row) => row.program === 'redis-server'))
+  if (path === undefined) throw new Error('redis-server is not there. Run: node scripts/provision.mjs')
+  return path
+}
+
+/** Returns the version. Valkey says in `redis_version` which Redis it is compatible with. */
+export async function redisVersion(port) {
+  const info = await redisInfo(port)
+  return info.valkey_version === undefined ? info.redis_version : `${info.valkey_version} (Valkey)`
+}
+
 /** The fields of INFO, by name, as text. */
-export async function redisInfo(port) {
+async function redisInfo(port) {
   const answer = await ask(port, 'INFO')
   return Object.fromEntries(
     answer
