@@ -108,8 +108,11 @@ export async function expectLeft(queue, count) {
   if (left !== count) throw new Error(`${left} tasks are left where there should be ${count}`)
 }
 
-/** The rate at which this contender schedules on this machine: measured by the warm-up; until then a low estimate. */
-let schedulesPerSecond = 10_000
+/** The rate at which this contender schedules on this machine: measured by the warm-up. Until then a low estimate. */
+let schedulesPerSecond = 0
+const LOW_ESTIMATE = 10_000
+/** That of contenders whose warm-up is of full size. All of them schedule more, and tens of seconds would pass otherwise. */
+const LOW_ESTIMATE_OF_ALL = 25_000
 
 /** Schedules tasks that are due from an instant far enough ahead: all are scheduled before, and a pause follows. */
 async function scheduleAhead(queue, count, startMs, dueMs) {
@@ -129,10 +132,11 @@ export class TooSlow extends Error {}
  * The time that the tasks would take at 1.7 times the rate of the warm-up, and 1.2 seconds: after a small warm-up a
  * contender is at least twice as fast. After one of the same size it is as fast again. With `slack` so many times that.
  */
-const farEnoughMs = ({ count, slack, warmUpShare }) =>
-  Math.ceil(
-    Date.now() + slack * (1_200 + ((warmUpShare === 1 ? 1.2 : 0.6) * count * 1000) / schedulesPerSecond),
-  )
+const farEnoughMs = ({ count, slack, warmUpShare }) => {
+  const isFull = warmUpShare === 1
+  const perSecond = schedulesPerSecond || (isFull ? LOW_ESTIMATE_OF_ALL : LOW_ESTIMATE)
+  return Math.ceil(Date.now() + slack * (1_200 + ((isFull ? 1.2 : 0.6) * count * 1000) / perSecond))
+}
 
 /** All due at one instant: tasks per second from that instant until every outcome is recorded. */
 export async function drained(queue, { count, slack, warmUpShare, watch }) {
