@@ -20,8 +20,8 @@ import type { RedisConfig, RedisOptions } from '../timetables/redis/options.ts'
 export interface StoreOptions {
   /**
    * Where timers wait. 'memory:' keeps timers in this process; without a ledger, timers are lost when the process ends.
-   * 'redis://…' or 'rediss://…' shares timers among processes. `redis(options)` of 'tocsin/redis' takes options that a
-   * URL cannot express.
+   * 'redis://…' or 'rediss://…' shares timers among processes, 'redis+cluster://host:port,host:port' spreads each topic
+   * over the masters of a Redis Cluster. `redis(options)` of 'tocsin/redis' takes options that a URL cannot express.
    */
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
@@ -66,6 +66,8 @@ const DEFAULT_LEDGER = './.tocsin/tocsin.db'
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
+/** Matches the address of a Redis or of a Redis Cluster. */
+const REDIS_URL = /^rediss?(\+cluster)?:/i
 /** Matches an address without a scheme, such as 'localhost:6379'. */
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 
@@ -204,7 +206,7 @@ function redisSettings({ prefix, callTimeout, waitReplicas }: StoreOptions): {
 }
 
 function redisOptions(timetable: unknown): RedisOptions | null {
-  if (typeof timetable === 'string') return /^rediss?:/i.test(timetable) ? { url: timetable } : null
+  if (typeof timetable === 'string') return REDIS_URL.test(timetable) ? { url: timetable } : null
   // Check `kind` instead of `instanceof`: `instanceof` fails if a process has two copies of the package.
   const config = timetable as RedisConfig | null | undefined
   return config?.kind === 'redis' ? config.options : null

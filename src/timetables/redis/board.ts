@@ -58,28 +58,26 @@ export class RedisBoard implements Board {
   }
 
   async create(topic: string, slots: number, slotBy: SlotBy): Promise<TopicRecord> {
-    const { writer, replicas, caller, keys } = this.#parts
+    const { writer, caller, keys } = this.#parts
     // Read first, because the topic usually exists. A read also succeeds when Redis is out of memory, so that consumers
     // can start and free memory.
-    const known = await caller.command(['HGET', keys.board.topics, topic], 'board/create')
+    const known = await caller.command(keys.board, ['HGET', keys.board.topics, topic], 'board/create')
     if (typeof known === 'string') return recordOf(known)
     const fixed: Fixed = { topic, slots, slotBy }
     const state: State = { declared: {}, live: {}, isPaused: false }
     const args = [topic, JSON.stringify(fixed), JSON.stringify(state)]
-    const creation = writer.run<[string]>('board/create', keys.board, args)
-    const [, text] = await replicas.confirmed(creation)
+    const [, text] = await writer.run<[string]>('board/create', keys.board, args)
     return recordOf(text)
   }
 
   async change(topic: string, expected: number, change: RecordChange): Promise<ChangeAnswer> {
-    const { writer, replicas, keys } = this.#parts
+    const { writer, keys } = this.#parts
     const { declared, live, isPaused, patch, by, changeId } = change
     const state: State = { declared, live, isPaused }
     const past: Past = { by, patch }
     const texts = [changeId, state, past].map((one) => JSON.stringify(one))
     const args = [topic, String(expected), ...texts, String(CHANGES_KEPT)]
-    const changing = writer.run<[number, string]>('board/change', keys.boardOf(topic), args)
-    const [, isOurs, text] = await replicas.confirmed(changing)
+    const [, isOurs, text] = await writer.run<[number, string]>('board/change', keys.boardOf(topic), args)
     return { isOurs: isOurs === 1, record: text === '' ? null : recordOf(text) }
   }
 
@@ -95,15 +93,14 @@ export class RedisBoard implements Board {
   }
 
   async putToken(token: AccessToken): Promise<void> {
-    const { writer, replicas, keys } = this.#parts
+    const { writer, keys } = this.#parts
     const args = [token.id, JSON.stringify(token)]
-    await replicas.confirmed(writer.run('board/put-token', keys.boardOfTokens, args))
+    await writer.run('board/put-token', keys.boardOfTokens, args)
   }
 
   async dropToken(id: string): Promise<boolean> {
-    const { writer, replicas, keys } = this.#parts
-    const dropping = writer.run<[number]>('board/drop-token', keys.boardOfTokens, [id])
-    const [, wasThere] = await replicas.confirmed(dropping)
+    const { writer, keys } = this.#parts
+    const [, wasThere] = await writer.run<[number]>('board/drop-token', keys.boardOfTokens, [id])
     return wasThere === 1
   }
 
@@ -122,7 +119,8 @@ export class RedisBoard implements Board {
   }
 
   async #command(args: readonly string[], doing: string): Promise<string[]> {
-    return (await this.#parts.caller.command(args, doing)) as string[]
+    const { caller, keys } = this.#parts
+    return (await caller.command(keys.board, args, doing)) as string[]
   }
 }
 

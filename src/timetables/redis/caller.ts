@@ -1,46 +1,51 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
-import type { Connection, RedisCall } from './connection.ts'
+import type { RedisCall } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
-import type { RecordClock } from '../../lib/record-clock.ts'
+import { replyOf } from './one-server.ts'
+import type { Replicas } from './replicas.ts'
 import { type ScriptName, type ScriptRow, SCRIPTS, type Scripts } from './scripts.ts'
 import { replyError } from './driver-errors.ts'
+import type { CommandArgs, Sent, Server, Servers } from './servers.ts'
 
 /**
- * Runs scripts on cells and on the board. Every reply begins with the time at which the script ran, by Redis's clock.
+ * Runs scripts on cells and on the board. Every reply begins with the time at which the script ran, by the clock of its
+ * server.
  */
 export class Caller {
-  readonly #connection: Connection
+  readonly #servers: Servers
   readonly #scripts: Scripts
   readonly #clock: Clock
-  readonly #recordClock: RecordClock
   readonly #callTimeoutMs: number
+  readonly #replicas: Replicas | null
 
+  /** With `replicas`, a call resolves after enough replicas have confirmed its writes. */
   constructor(
-    connection: Connection,
+    servers: Servers,
     scripts: Scripts,
     clock: Clock,
-    recordClock: RecordClock,
     callTimeoutMs: number,
+    replicas: Replicas | null = null,
   ) {
-    this.#connection = connection
+    this.#servers = servers
     this.#scripts = scripts
     this.#clock = clock
-    this.#recordClock = recordClock
     this.#callTimeoutMs = callTimeoutMs
+    this.#replicas = replicas
   }
 
   async run<A extends readonly unknown[]>(
     name: ScriptName,
     keys: ScriptKeys,
-    args: readonly (string | Buffer)[],
+    args: CommandArgs,
     deadlineMs = this.deadlineMs(),
   ): Promise<[nowMs: number, ...A]> {
     const { isRepeatable, isExpiring = false }: ScriptRow = SCRIPTS[name]
     const call: RedisCall = { operation: name, deadlineMs, isRepeatable, isExpiring }
-    if (!isExpiring) return this.#send(name, keys, args, call)
-    const sendNow = () => this.#send<A>(name, keys, [...args, String(this.#recordClock.at(deadlineMs))], call)
+    if (!isExpiring) return this.#send(name, keys, () => args, call)
+    const sendNow = () =>
+      this.#send<A>(name, keys, ({ clock }) => [...args, String(clock.at(deadlineMs))], call)
     try {
       return await sendNow()
     } catch (error) {
@@ -54,38 +59,38 @@ export class Caller {
   async #send<A extends readonly unknown[]>(
     name: ScriptName,
     keys: ScriptKeys,
-    args: readonly (string | Buffer)[],
+    argsFor: (server: Server) => CommandArgs,
     call: RedisCall,
   ): Promise<[nowMs: number, ...A]> {
     const { sha, source } = this.#scripts[name]
-    const tail = [String(keys.all.length), ...keys.all, ...args]
-    let reply: unknown
-    try {
-      reply = await this.#connection.send(['EVALSHA', sha, ...tail], call)
-    } catch (error) {
-      // The server does not have the script (after SCRIPT FLUSH, a restart or a failover), so nothing ran. Send the
-      // source.
-      if (!isNoScript(error)) throw this.#translated(error, name)
-      reply = await this.#connection.send(['EVAL', source, ...tail], call).catch((again: unknown) => {
-        throw this.#translated(again, name)
-      })
-    }
-    const answer = reply as [number, ...A]
-    this.#recordClock.heard(answer[0])
+    const head = [String(keys.all.length), ...keys.all]
+    let sent = await this.#servers.send(keys, (server) => ['EVALSHA', sha, ...head, ...argsFor(server)], call)
+    // The server does not have the script (after SCRIPT FLUSH, a restart or a failover), so nothing ran. Send the
+    // source.
+    if (isNoScript(sent.reply))
+      sent = await this.#servers.send(keys, (server) => ['EVAL', source, ...head, ...argsFor(server)], call)
+    const answer = valueOf(sent, name) as [number, ...A]
+    sent.server.clock.heard(answer[0])
+    await this.#replicas?.confirm(sent.server)
     return answer
   }
 
-  /** Sends a plain command that may be repeated. `operation` is its name in error messages. */
-  async command(args: readonly string[], operation: string): Promise<unknown> {
-    const call: RedisCall = {
-      operation,
-      deadlineMs: this.deadlineMs(),
-      isRepeatable: true,
-      isExpiring: false,
-    }
-    return this.#connection.send(args, call).catch((error: unknown) => {
-      throw this.#translated(error, operation)
-    })
+  /** Sends a plain command that may be repeated to the server of the keys. `operation` is its name in error messages. */
+  async command(keys: ScriptKeys, args: CommandArgs, operation: string): Promise<unknown> {
+    return valueOf(await this.#servers.send(keys, () => args, this.#repeatable(operation)), operation)
+  }
+
+  /** Sends a plain command that may be repeated to one server. */
+  async ask(server: Server, args: CommandArgs, operation: string): Promise<unknown> {
+    return valueOf({ server, reply: await replyOf(server, args, this.#repeatable(operation)) }, operation)
+  }
+
+  /** Returns the time of a server. */
+  async timeOf(server: Server): Promise<number> {
+    const [seconds, micros] = (await this.ask(server, ['TIME'], 'time')) as [string, string]
+    const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+    server.clock.heard(nowMs)
+    return nowMs
   }
 
   /** Returns the deadline of a call that starts now, by the monotonic clock. */
@@ -93,17 +98,22 @@ export class Caller {
     return this.#clock.monotonicNow() + this.#callTimeoutMs
   }
 
-  #translated(error: unknown, operation: string): unknown {
-    if (!(error instanceof ErrorReply)) return error
-    const [, nowMs] = LATE.exec(error.message) ?? []
-    if (nowMs !== undefined) this.#recordClock.heard(Number(nowMs))
-    return replyError(error, operation)
+  #repeatable(operation: string): RedisCall {
+    return { operation, deadlineMs: this.deadlineMs(), isRepeatable: true, isExpiring: false }
   }
 }
 
 /** Matches the reply of lua/shared/not-after.lua to a call that arrived too late, with Redis's time. */
 const LATE = /^TOCSINLATE (\d+)/
 
-function isNoScript(error: unknown): boolean {
-  return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
+/** Returns the reply. Throws the TocsinError of an error reply. */
+function valueOf({ server, reply }: Sent, operation: string): unknown {
+  if (!(reply instanceof ErrorReply)) return reply
+  const [, nowMs] = LATE.exec(reply.message) ?? []
+  if (nowMs !== undefined) server.clock.heard(Number(nowMs))
+  throw replyError(reply, operation)
+}
+
+function isNoScript(reply: unknown): boolean {
+  return reply instanceof ErrorReply && reply.message.startsWith('NOSCRIPT')
 }

@@ -58,6 +58,7 @@ export class Connection {
    */
   #cancelHandshakeTimeout: () => void = noop
   #isClosed = false
+  #session = 0
 
   private constructor(parts: ConnectionParts) {
     this.#parts = parts
@@ -77,14 +78,35 @@ export class Connection {
     return connection
   }
 
+  /** Returns a connection that connects in the background, for a server that need not be there yet. */
+  static begin(parts: ConnectionParts): Connection {
+    const connection = new Connection(parts)
+    connection.#isFirst = false
+    connection.#client.connect().catch(noop)
+    return connection
+  }
+
   get client(): Client {
     return this.#client
   }
 
-  /** Returns the reply. Throws an error reply unchanged, and any other failure as a TocsinError. */
+  get isReady(): boolean {
+    return this.#client.isReady
+  }
+
+  /** The number of times that this connection was established. */
+  get session(): number {
+    return this.#session
+  }
+
+  /**
+   * Returns the reply. Throws an error reply unchanged, and any other failure as a TocsinError. With `isAsking`, a node of
+   * a cluster also answers for keys that are being moved to it.
+   */
   async send(
     args: readonly (string | Buffer)[],
     { operation, deadlineMs, isRepeatable, isExpiring }: RedisCall,
+    isAsking = false,
   ): Promise<unknown> {
     if (this.#isClosed) throw new TocsinError('closed', 'this Tocsin was closed; open a new one')
     const client = this.#client
@@ -95,6 +117,8 @@ export class Connection {
     if (!client.isReady) throw notSent(`not connected to ${this.#parts.where}`)
     const cancelTimeout = timeout(this.#parts.clock, leftMs, () => this.#giveUp(client))
     try {
+      // It applies to the next command of the connection. Both are queued now, so no other command is between them.
+      if (isAsking) client.sendCommand(['ASKING']).catch(noop)
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
       // The server was demoted to a replica. Reconnect, because the host name may resolve to the new primary by now.
@@ -156,6 +180,7 @@ export class Connection {
       this.#cancelHandshakeTimeout()
       const isBack = !this.#isFirst
       this.#isFirst = false
+      this.#session++
       if (isBack && client === this.#client) onBack()
     })
     return client

@@ -45,7 +45,7 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
   TRYAGAIN: ['timetable-unavailable', 'Redis Cluster is moving these keys; try again shortly'],
   MOVED: [
     'timetable-refused',
-    'this is a node of a Redis Cluster, which this version does not support; use a standalone Redis',
+    'this is a node of a Redis Cluster; write redis+cluster://host:port,host:port with some of its nodes',
   ],
   TOCSINLATE: ['timetable-unavailable', 'the call reached Redis too late, so nothing was written; try again'],
   TOCSINFORMAT: [

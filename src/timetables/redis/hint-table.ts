@@ -12,11 +12,13 @@ import type {
   Watcher,
 } from '../../timetable.ts'
 import type { Filling, Frontier, Hint, HintTable } from '../../hint-table.ts'
+import { compareFrontiers } from '../../values/list-position.ts'
 import { laneLetter } from './body.ts'
 import { Packer, packLists } from './packing.ts'
 import type { BatchKind } from '../../lib/batcher.ts'
 import type { HintScriptName } from './scripts.ts'
 import type { RedisParts } from './parts.ts'
+import type { Server } from './servers.ts'
 import type { RedisTimetable } from './timetable.ts'
 
 const FAILURES_MAX = 999
@@ -90,16 +92,47 @@ export class RedisHintTable implements HintTable {
     return { keys, cursor: next === '' ? null : next }
   }
 
+  /**
+   * Each server has an epoch and a frontier of its own, in the first cell that it has: a master of a cluster can lose its
+   * hints alone. The epoch of the table is all of them, so it also changes when another server has that cell.
+   */
   async filling(topic: string): Promise<Filling> {
     const name = this.#parts.random.uniqueId()
-    const [, epoch, filled] = await this.#run<[string, string]>('hints/filling', topic, 0, [name])
-    return { epoch, frontier: frontierOf(filled) }
+    const fillings = await Promise.all(
+      this.#firstCells(topic).map(async (cell) => {
+        const [, epoch, filled] = await this.#run<[string, string]>('hints/filling', topic, cell, [name])
+        return { epoch: `${cell}=${epoch}`, frontier: frontierOf(filled) }
+      }),
+    )
+    const frontiers = fillings.map(({ frontier }) => frontier)
+    const known = frontiers.filter((frontier) => frontier !== null)
+    // What one server does not have, the table does not have.
+    const [first] = known.length < frontiers.length ? [] : known.toSorted(compareFrontiers)
+    return { epoch: fillings.map(({ epoch }) => epoch).join(' '), frontier: first ?? null }
   }
 
   async filledTo(topic: string, epoch: string, { ringMs, cell, key }: Frontier): Promise<boolean> {
-    const args = [epoch, String(ringMs), String(cell), key]
-    const [, isSame] = await this.#run<[number]>('hints/filled-to', topic, 0, args)
-    return isSame === 1
+    const areSame = await Promise.all(
+      epoch.split(' ').map(async (one) => {
+        const [, first, ofServer = ''] = /^(\d+)=(.+)$/.exec(one) ?? []
+        if (first === undefined) return false
+        const args = [ofServer, String(ringMs), String(cell), key]
+        const [, isSame] = await this.#run<[number]>('hints/filled-to', topic, Number(first), args)
+        return isSame === 1
+      }),
+    )
+    return !areSame.includes(false)
+  }
+
+  /** Returns the first cell of the topic on each server. */
+  #firstCells(topic: string): number[] {
+    const { servers, keys } = this.#parts
+    const first = new Map<Server, number>()
+    for (const cell of ALL_CELLS) {
+      const server = servers.of(keys.of(topic, cell))
+      if (!first.has(server)) first.set(server, cell)
+    }
+    return [...first.values()]
   }
 
   claim(at: CellAddress, request: ClaimRequest): Promise<Claim> {
@@ -118,8 +151,10 @@ export class RedisHintTable implements HintTable {
     return this.#timetable.settle(at, settlements)
   }
 
-  nowMs(): Promise<number> {
-    return this.#timetable.nowMs()
+  /** Asks all servers, because the table is there only if all of them are. Returns the earliest of their times. */
+  async nowMs(): Promise<number> {
+    const { caller, servers } = this.#parts
+    return Math.min(...(await Promise.all(servers.all.map((server) => caller.timeOf(server)))))
   }
 
   watch(topic: string, watcher: Watcher): () => void {

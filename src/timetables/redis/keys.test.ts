@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { hashSlotOf } from './hash-slot.ts'
 import { Keys } from './keys.ts'
 
 // Stored data is found by these names, and the Lua scripts read them from KEYS in this order.
@@ -22,6 +23,7 @@ it('names the keys of a cell', () => {
       'tocsin:{order.é:7}:meta',
       'tocsin:{order.é:7}:wake',
     ],
+    hashSlot: hashSlotOf('order.é:7'),
     meta: 'tocsin:{order.é:7}:meta',
     channel: 'tocsin:{order.é:7}:wake',
   })
@@ -32,6 +34,7 @@ it('names the keys of the board', () => {
   const five = ['beats', 'cards', 'topics', 'meta', 'news'].map((name) => `p:{board}:${name}`)
   expect(keys.board).toEqual({
     all: five,
+    hashSlot: hashSlotOf('board'),
     cards: 'p:{board}:cards',
     topics: 'p:{board}:topics',
     tokens: 'p:{board}:tokens',

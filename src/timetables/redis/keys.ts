@@ -1,4 +1,5 @@
 import { CELLS } from '../../values/cell.ts'
+import { hashSlotOf } from './hash-slot.ts'
 
 /**
  * The keys of one cell, `<prefix>:{<topic>:<cell>}:<name>`, with their Redis types, in the order in which
@@ -51,7 +52,8 @@ import { CELLS } from '../../values/cell.ts'
  * |          |         | lease: the first end of a lease, in ms;           | claim, extend                            |
  * |          |         | scheduled, done, cancelled, obsolete, purged:     | schedule, finish, cancel, settle,        |
  * |          |         | counters of tasks;                                | rescue, purge                            |
- * |          |         | epoch, server, filled (cell 0, hint tables only): | hints/filling, hints/filled-to           |
+ * |          |         | epoch, server, filled (the first cell on each     | hints/filling, hints/filled-to           |
+ * |          |         | server, hint tables only):                        |                                          |
  * |          |         | see lua/shared/epoch.lua                          |                                          |
  * | wake     | channel | 'wake <ring ms> <now ms>';                        | scripts that put a task                  |
  * |          |         | 'fence <cause>', then two lines for each task     | schedule, cancel, hints/put,             |
@@ -116,11 +118,13 @@ const BOARD_KEY_NAMES = Object.keys(BOARD_KEY_TYPES) as BoardKeyName[]
 /** The keys of one script call. A script may access only the keys that its call passes. */
 export interface ScriptKeys {
   readonly all: readonly string[]
+  /** The hash slot of all of these keys, by which a Redis Cluster decides which node has them. */
+  readonly hashSlot: number
 }
 
 /**
- * The keys of one cell. Their common hash tag would keep a cell on one node of a Redis Cluster, and spread the cells of
- * a topic over all nodes. This version does not support Redis Cluster.
+ * The keys of one cell. Their common hash tag keeps a cell on one node of a Redis Cluster, and spreads the cells of a
+ * topic over all nodes.
  */
 export interface CellKeys extends ScriptKeys {
   readonly meta: string
@@ -189,7 +193,14 @@ export class Keys {
     const key = (name: BoardKeyName | 'tokens') => this.#boardKey(name)
     const channel = key('news') + this.#channelEnd
     const all = BOARD_KEY_NAMES.map((name) => (name === 'news' ? channel : key(name)))
-    return { all, cards: key('cards'), topics: key('topics'), tokens: key('tokens'), channel }
+    return {
+      all,
+      hashSlot: hashSlotOf(channel),
+      cards: key('cards'),
+      topics: key('topics'),
+      tokens: key('tokens'),
+      channel,
+    }
   }
 
   /**
@@ -204,6 +215,6 @@ export class Keys {
     const key = (name: CellKeyName) => `${this.#prefix}:{${topic}:${cell}}:${name}`
     const channel = key('wake') + this.#channelEnd
     const all = CELL_KEY_NAMES.map((name) => (name === 'wake' ? channel : key(name)))
-    return { all, meta: key('meta'), channel }
+    return { all, hashSlot: hashSlotOf(channel), meta: key('meta'), channel }
   }
 }

@@ -11,14 +11,17 @@ const NOW_MS = 1_000_000
 function looking() {
   const clock = new VirtualClock(0)
   const world = { nowMs: NOW_MS, isAway: false }
-  const recordClock = new RecordClock(clock)
-  recordClock.heard(NOW_MS)
-  const command = async ([name]: readonly string[]) => {
-    if (name !== 'TIME') return [String(NOW_MS + 60_000), null, null]
-    if (world.isAway) throw new Error('unreachable')
-    return [String(Math.floor(world.nowMs / 1_000)), '0']
+  const server = { clock: new RecordClock(clock) }
+  server.clock.heard(NOW_MS)
+  const caller = {
+    command: async () => [String(NOW_MS + 60_000), null, null],
+    async timeOf() {
+      if (world.isAway) throw new Error('unreachable')
+      server.clock.heard(world.nowMs)
+      return world.nowMs
+    },
   }
-  const parts = { caller: { command }, keys: { of: () => ({ meta: 'm' }) }, recordClock, lookMs: 1 }
+  const parts = { caller, servers: { of: () => server }, keys: { of: () => ({ meta: 'm' }) }, lookMs: 1 }
   return { clock, world, timetable: new RedisTimetable(parts as unknown as RedisParts) }
 }
 

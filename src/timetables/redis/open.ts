@@ -1,20 +1,24 @@
+import type { RedisClientOptions } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
 import type { HintTable } from '../../hint-table.ts'
 import type { Logger } from '../../telemetry/logger.ts'
 import type { Random } from '../../random.ts'
 import { Caller } from './caller.ts'
-import { Connection } from './connection.ts'
+import { ClusterServers } from './cluster/cluster-servers.ts'
+import { addressOf } from './cluster/slot-map.ts'
+import type { ConnectionParts } from './connection.ts'
 import { RedisHintTable } from './hint-table.ts'
 import { Keys } from './keys.ts'
 import { LateHintTable } from './late-hint-table.ts'
 import { NodeFormats } from './node-formats.ts'
+import { OneServer } from './one-server.ts'
 import { checkRedisOptions, type RedisOptions } from './options.ts'
-import { RecordClock } from '../../lib/record-clock.ts'
 import { Replicas } from './replicas.ts'
 import { Batcher } from '../../lib/batcher.ts'
 import { loadScripts, type Scripts } from './scripts.ts'
 import { checkHintServer, checkServer } from './server.ts'
+import type { Server, Servers } from './servers.ts'
 import type { RedisParts } from './parts.ts'
 import { RedisTimetable } from './timetable.ts'
 import { Wakes } from './wakes.ts'
@@ -77,7 +81,7 @@ export async function openRedisHintsOrLate(
   }
 }
 
-/** Connects, checks the server, and creates the timetable with its parts. */
+/** Connects, checks the servers, and creates the timetable with its parts. */
 async function connect(
   given: RedisOptions,
   { prefix, callTimeoutMs, waitReplicas }: RedisSettings,
@@ -92,48 +96,69 @@ async function connect(
   what: 'tasks' | 'hints',
 ): Promise<{ timetable: RedisTimetable; parts: RedisParts }> {
   const options = checkRedisOptions(given, callTimeoutMs)
-  const { where, lookMs, assumeNoEviction } = options
-  const onError = (error: unknown) => {
-    if (!isLost)
-      logger[level]({ redis: where }, `connection to Redis lost (${describeError(error)}); reconnecting`)
-    isLost = true
+  const { where, lookMs, assumeNoEviction, clusterNodes } = options
+  const lost = new Set<string>()
+  const partsAt = (at: string, client: RedisClientOptions): ConnectionParts => ({
+    clock,
+    random,
+    options: client,
+    where: at,
+    callTimeoutMs,
+    onBack: () => {
+      if (lost.delete(at)) logger[level]({ redis: at }, 'connected to Redis again')
+    },
+    onError: (error: unknown) => {
+      if (!lost.has(at))
+        logger[level]({ redis: at }, `connection to Redis lost (${describeError(error)}); reconnecting`)
+      lost.add(at)
+    },
+  })
+  const openServers = (): Promise<Servers> =>
+    clusterNodes === null
+      ? OneServer.open(partsAt(where, options.client))
+      : ClusterServers.open({
+          clock,
+          seeds: clusterNodes,
+          partsFor: (host, port) => {
+            const socket = { ...options.client.socket, host, port }
+            return partsAt(addressOf(host, port), { ...options.client, socket } as RedisClientOptions)
+          },
+          callTimeoutMs,
+          askEveryMs: lookMs,
+        })
+  const opened: Servers[] = []
+  const open = async () => {
+    const servers = await openServers()
+    opened.push(servers)
+    return servers
   }
-  const onBack = () => {
-    isLost = false
-    logger[level]({ redis: where }, 'connected to Redis again')
-  }
-  let isLost = false
-  const connectionParts = { clock, random, options: options.client, where, callTimeoutMs, onError }
-
-  const connections: Connection[] = []
-  const newConnection = async () => {
-    const connection = await Connection.open({ ...connectionParts, onBack })
-    connections.push(connection)
-    return connection
-  }
-  const recordClock = new RecordClock(clock)
-  const callerOn = (connection: Connection) =>
-    new Caller(connection, scripts, clock, recordClock, callTimeoutMs)
   try {
-    const caller = callerOn(await newConnection())
+    const servers = await open()
+    const caller = new Caller(servers, scripts, clock, callTimeoutMs)
     const keys = new Keys(prefix, options.database)
-    await check(caller, keys, where, assumeNoEviction)
+    const isCluster = clusterNodes !== null
+    for (const server of servers.all) await check({ caller, keys, assumeNoEviction, isCluster }, server)
     if (!options.isLocal && !options.isEncrypted)
       logger.warn(
         { redis: where },
         'the connection to Redis is not encrypted; use rediss:// across a network',
       )
-    const writer = waitReplicas > 0 ? callerOn(await newConnection()) : caller
-    const wakes = new Wakes(connectionParts, keys, lookMs)
+    const replicas = new Replicas(clock, waitReplicas, callTimeoutMs)
+    const writers = waitReplicas > 0 ? await open() : servers
+    const writer = waitReplicas > 0 ? new Caller(writers, scripts, clock, callTimeoutMs, replicas) : caller
+    const onError = (server: Server, error: unknown) => partsAt(server.where, options.client).onError(error)
+    const wakes = new Wakes({ clock, servers, keys, callTimeoutMs, checkEveryMs: lookMs, onError })
     const batcher = new Batcher(clock, callTimeoutMs)
     const close = async () => {
       // Complete the calls that were made before `close`. Their deadlines limit the wait.
       await batcher.drained()
       wakes.close()
-      for (const connection of connections) connection.close()
+      for (const one of opened) one.close()
     }
-    const replicas = new Replicas(writer, clock, waitReplicas, callTimeoutMs)
-    if (waitReplicas > 0 && !(await replicas.areThere()))
+    const areThere = await Promise.all(
+      waitReplicas === 0 ? [] : writers.all.map((server) => replicas.areThere(server)),
+    )
+    if (areThere.includes(false))
       logger.warn(
         { redis: where, waitReplicas },
         'fewer replicas are connected than waitReplicas requires: writes will fail with unknown-outcome',
@@ -145,23 +170,22 @@ async function connect(
     const parts = {
       caller,
       writer,
-      replicas,
+      servers,
       batcher,
       wakes,
       keys,
-      recordClock,
       random,
       lookMs,
       claimShape,
       nodeFormats,
       close,
     }
-    const timetable = new RedisTimetable(parts)
     // Read Redis's clock before the first write, because the creation time of a task is computed from the last reading.
-    await timetable.nowMs()
-    return { timetable, parts }
+    const clocks = [...new Set([...servers.all, ...writers.all])]
+    await Promise.all(clocks.map((server) => caller.timeOf(server)))
+    return { timetable: new RedisTimetable(parts), parts }
   } catch (error) {
-    for (const connection of connections) connection.close()
+    for (const one of opened) one.close()
     throw error
   }
 }

@@ -3,6 +3,7 @@ import type { RedisClientOptions } from '@redis/client'
 import { type Duration, durationMs } from '../../values/duration.ts'
 import { describeValue } from '../../errors.ts'
 import { badOption, checkOptions, wholeNumber } from '../../values/options.ts'
+import { clusterOf, type RedisClusterOptions } from './cluster/cluster-options.ts'
 
 /**
  * `ca` is the certificate authority to trust. `cert` and `key` are the client's own certificate, if the server requires
@@ -16,8 +17,13 @@ export interface RedisTls {
 }
 
 export interface RedisOptions {
-  /** redis://user:password@host:6379/0, or rediss:// for TLS. */
-  readonly url: string
+  /**
+   * redis://user:password@host:6379/0, or rediss:// for TLS. redis+cluster://user:password@host:6379,host:6379 names some
+   * nodes of a Redis Cluster.
+   */
+  readonly url?: string | undefined
+  /** A Redis Cluster, instead of `url`. It is used with TLS if `tls` is given. */
+  readonly cluster?: RedisClusterOptions | undefined
   readonly username?: string | undefined
   readonly password?: string | undefined
   readonly database?: number | undefined
@@ -46,20 +52,24 @@ export interface CheckedRedisOptions {
   /** Host and port for messages, without the password. */
   readonly where: string
   readonly database: number
+  /** The addresses of some nodes of a Redis Cluster; null for a single Redis. */
+  readonly clusterNodes: readonly string[] | null
   readonly isLocal: boolean
   readonly isEncrypted: boolean
   readonly assumeNoEviction: boolean
   readonly lookMs: number
 }
 
-const FIELDS = ['url', 'username', 'password', 'database', 'tls', 'assumeNoEviction', 'safetyLook']
+const FIELDS = ['url', 'cluster', 'username', 'password', 'database', 'tls', 'assumeNoEviction', 'safetyLook']
 const TLS_FIELDS = ['ca', 'cert', 'key', 'servername']
 const SAFETY_LOOK = '10s'
 const DATABASE_MAX = 1_000_000
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]', '::1']
 
-export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number): CheckedRedisOptions {
-  checkOptions(given, FIELDS, 'redis')
+export function checkRedisOptions(all: RedisOptions, connectTimeoutMs: number): CheckedRedisOptions {
+  checkOptions(all, FIELDS, 'redis')
+  const cluster = clusterOf(all)
+  const given = cluster?.first ?? all
   const url = redisUrl(given.url)
   const isEncrypted = url.protocol === 'rediss:'
   if (given.tls !== undefined) {
@@ -85,7 +95,8 @@ export function checkRedisOptions(given: RedisOptions, connectTimeoutMs: number)
       socket: isEncrypted ? { ...common, tls: true, ...defined(given.tls ?? {}) } : common,
     } as RedisClientOptions,
     database,
-    where: `${url.hostname}:${port}`,
+    where: cluster?.nodes.join(', ') ?? `${url.hostname}:${port}`,
+    clusterNodes: cluster?.nodes ?? null,
     isLocal: LOCAL_HOSTS.includes(url.hostname),
     isEncrypted,
     assumeNoEviction: given.assumeNoEviction === true,

@@ -1,10 +1,9 @@
 import type { Batcher } from '../../lib/batcher.ts'
-import type { RecordClock } from '../../lib/record-clock.ts'
 import type { Random } from '../../random.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
 import type { ClaimShape, NodeFormats } from './node-formats.ts'
-import type { Replicas } from './replicas.ts'
+import type { Servers } from './servers.ts'
 import type { Wakes } from './wakes.ts'
 
 /** The parts that a Redis timetable, its hint table and its board share. open.ts creates them. */
@@ -12,15 +11,14 @@ export interface RedisParts {
   /** Sends claims, settlements and reads. */
   readonly caller: Caller
   /**
-   * Sends the writes of users. With `waitReplicas`, this caller has its own connection, because WAIT blocks a
-   * connection.
+   * Sends the writes of users. With `waitReplicas`, this caller waits for replicas, and has its own connections, because
+   * WAIT blocks a connection.
    */
   readonly writer: Caller
-  readonly replicas: Replicas
+  readonly servers: Servers
   readonly batcher: Batcher
   readonly wakes: Wakes
   readonly keys: Keys
-  readonly recordClock: RecordClock
   readonly random: Random
   readonly lookMs: number
   /** Returns the shape in which a claim is to be stored. */

@@ -1,71 +1,84 @@
 import type { Clock } from '../../clock.ts'
-import { TocsinError } from '../../errors.ts'
-import type { Caller } from './caller.ts'
+import { describeError, TocsinError } from '../../errors.ts'
+import { replyOf } from './one-server.ts'
+import type { Server } from './servers.ts'
 
 /**
  * Waits for replicas to confirm writes (option `waitReplicas`). A WAIT covers all earlier writes of its connection. So
- * all writes that are answered before the next WAIT is sent share that WAIT.
+ * all writes to a server that are answered before the next WAIT is sent share that WAIT.
  */
 export class Replicas {
-  readonly #caller: Caller
   readonly #clock: Clock
   readonly #wanted: number
   readonly #waitMs: number
-  #underWay: Promise<void> = Promise.resolve()
-  #next: Promise<void> | null = null
+  readonly #callTimeoutMs: number
+  readonly #waits = new WeakMap<Server, Waits>()
 
-  constructor(caller: Caller, clock: Clock, wanted: number, callTimeoutMs: number) {
-    this.#caller = caller
+  constructor(clock: Clock, wanted: number, callTimeoutMs: number) {
     this.#clock = clock
     this.#wanted = wanted
+    this.#callTimeoutMs = callTimeoutMs
     // WAIT must return before the deadline of its call. The connection is destroyed when a deadline passes.
     this.#waitMs = Math.floor(callTimeoutMs / 2)
   }
 
   /**
-   * Resolves to the same answers, after enough replicas have confirmed the writes. Rejects with 'unknown-outcome' if
-   * too few replicas confirm in time.
+   * Resolves after enough replicas have confirmed the writes of the server's connection. Must be called at once after the
+   * answer to a write. Rejects with 'unknown-outcome' if too few replicas confirm in time.
    */
-  confirmed<A>(answers: Promise<A>): Promise<A> {
-    if (this.#wanted === 0) return answers
-    return answers.then(async (answer) => {
-      await this.#confirm()
-      return answer
-    })
-  }
-
-  /** Returns whether enough replicas are connected now. */
-  async areThere(): Promise<boolean> {
-    return Number(await this.#caller.command(['WAIT', String(this.#wanted), '1'], 'wait')) >= this.#wanted
-  }
-
-  #confirm(): Promise<void> {
+  confirm(server: Server): Promise<void> {
+    let waits = this.#waits.get(server)
+    if (waits === undefined) this.#waits.set(server, (waits = { underWay: Promise.resolve(), next: null }))
+    const { session } = server.connection
+    // A WAIT on a new connection knows nothing of the write: it would confirm at once.
+    if (waits.next !== null && waits.next.session === session) return waits.next.confirmed
     // Send one WAIT at a time. Each WAIT blocks the connection, so the last of many would miss its deadline.
-    this.#next ??= Promise.allSettled([this.#underWay, this.#clock.turn()]).then(() => {
-      this.#next = null
-      this.#underWay = this.#wait()
-      return this.#underWay
+    const of = waits
+    const confirmed = Promise.allSettled([of.underWay, this.#clock.turn()]).then(() => {
+      if (of.next === next) of.next = null
+      of.underWay = this.#wait(server, session)
+      return of.underWay
     })
-    return this.#next
+    const next = { session, confirmed }
+    of.next = next
+    return confirmed
   }
 
-  async #wait(): Promise<void> {
+  /** Returns whether enough replicas of the server are connected now. */
+  async areThere(server: Server): Promise<boolean> {
+    return Number(await this.#send(server, 1)) >= this.#wanted
+  }
+
+  async #wait(server: Server, session: number): Promise<void> {
     let confirmed = 0
-    let cause: unknown
-    try {
-      const wait = ['WAIT', String(this.#wanted), String(this.#waitMs)]
-      confirmed = Number(await this.#caller.command(wait, 'wait'))
-      if (confirmed >= this.#wanted) return
-    } catch (error) {
-      // The WAIT failed after Redis had done the write. Report an unknown outcome, because the write may reach the
-      // replicas.
-      cause = error
-    }
+    let cause: unknown = null
+    // If the WAIT fails after Redis has done the write, the outcome is unknown, because the write may reach the replicas.
+    if (server.connection.session === session) {
+      const reply = await this.#send(server, this.#waitMs).catch((error: unknown) => error)
+      if (typeof reply === 'number') confirmed = reply
+      else cause = reply
+    } else cause = new Error('the connection was lost after the write')
+    if (confirmed >= this.#wanted) return
     throw new TocsinError(
       'unknown-outcome',
-      `written, but only ${confirmed} of ${this.#wanted} replicas confirmed it in time: a failover now could lose it. Check the replicas, or lower waitReplicas`,
+      `written, but only ${confirmed} of ${this.#wanted} replicas of ${server.where} confirmed it in time${
+        cause === null ? '' : ` (${describeError(cause)})`
+      }: a failover now could lose it. Check the replicas, or lower waitReplicas`,
       { confirmed, wanted: this.#wanted },
       cause,
     )
   }
+
+  #send(server: Server, waitMs: number): Promise<unknown> {
+    const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
+    const call = { operation: 'wait', deadlineMs, isRepeatable: true, isExpiring: false }
+    return replyOf(server, ['WAIT', String(this.#wanted), String(waitMs)], call)
+  }
+}
+
+/** The WAITs of one server. */
+interface Waits {
+  underWay: Promise<void>
+  /** The WAIT that is sent next, for writes of one session of the connection. */
+  next: { readonly session: number; readonly confirmed: Promise<void> } | null
 }

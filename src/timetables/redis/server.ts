@@ -6,26 +6,35 @@ import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Keys } from './keys.ts'
 import { refusedError } from './driver-errors.ts'
+import type { Server } from './servers.ts'
 
 const OLDEST_MAJOR = 7
 
+export interface ServerCheck {
+  readonly caller: Caller
+  readonly keys: Keys
+  readonly assumeNoEviction: boolean
+  /** True if the options say that the server is a node of a Redis Cluster. */
+  readonly isCluster: boolean
+}
+
 /** Throws an error if the server cannot be used. The message contains the reason and what to do. */
-export async function checkServer(
-  caller: Caller,
-  keys: Keys,
-  where: string,
-  assumeNoEviction: boolean,
-): Promise<void> {
-  const hello = await askHello(caller)
+export async function checkServer(check: ServerCheck, server: Server): Promise<void> {
+  const { caller, assumeNoEviction, isCluster } = check
+  const { where } = server
+  const ask = (...args: string[]) => caller.ask(server, args, 'open')
+  const hello = await askHello(ask)
   checkVersion(hello.get('version'), where)
   if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
     throw refusedError(`Redis at ${where} is a read-only replica; connect to its primary`)
-  if (hello.get('mode') === 'cluster')
+  if (hello.get('mode') === 'cluster' && !isCluster)
     throw refusedError(
-      `Redis at ${where} is a node of a Redis Cluster, which this version does not support; use a standalone Redis`,
+      `Redis at ${where} is a node of a Redis Cluster; write redis+cluster://host:port,host:port with some of its nodes`,
     )
-  await checkRights(caller, keys, where)
-  const policy = (await reportedPolicy(caller)) ?? (await configuredPolicy(caller))
+  if (hello.get('mode') !== 'cluster' && isCluster)
+    throw refusedError(`Redis at ${where} is not a node of a Redis Cluster; write redis://host:port`)
+  await checkRights(check, where)
+  const policy = (await reportedPolicy(ask)) ?? (await configuredPolicy(ask))
   if (policy === 'noeviction') return
   if (policy === null && assumeNoEviction) return
   if (policy === null)
@@ -41,17 +50,12 @@ export async function checkServer(
  * Checks a server for a hint table: runs `checkServer`, and checks that INFO reports the replication id. Without the
  * replication id, a data loss would go unnoticed, and a table that is recorded as filled could be empty.
  */
-export async function checkHintServer(
-  caller: Caller,
-  keys: Keys,
-  where: string,
-  assumeNoEviction: boolean,
-): Promise<void> {
-  await checkServer(caller, keys, where, assumeNoEviction)
-  const info = await caller.command(['INFO', 'replication'], 'open').catch(unlessRefused)
+export async function checkHintServer(check: ServerCheck, server: Server): Promise<void> {
+  await checkServer(check, server)
+  const info = await check.caller.ask(server, ['INFO', 'replication'], 'open').catch(unlessRefused)
   if (!/^master_replid:\w+/m.test(String(info)))
     throw refusedError(
-      `Redis at ${where} does not report its replication id, so a ledger could not detect a restart. Allow INFO to this user, with ACL SETUSER … +info`,
+      `Redis at ${server.where} does not report its replication id, so a ledger could not detect a restart. Allow INFO to this user, with ACL SETUSER … +info`,
     )
 }
 
@@ -59,11 +63,11 @@ export async function checkHintServer(
  * Runs a read-only script and SPUBLISH, so that a missing permission for the keys or the channels is reported when
  * Redis is opened. Later, a missing permission would abort a script half-way.
  */
-async function checkRights(caller: Caller, keys: Keys, where: string): Promise<void> {
+async function checkRights({ caller, keys }: ServerCheck, where: string): Promise<void> {
   const cell = keys.of('tocsin', 0)
   await caller.run('counts', cell, [])
   try {
-    await caller.command(['SPUBLISH', cell.channel, ''], 'open')
+    await caller.command(cell, ['SPUBLISH', cell.channel, ''], 'open')
   } catch (error) {
     if (!TocsinError.is(error, 'timetable-refused')) throw error
     throw refusedError(
@@ -83,22 +87,22 @@ function checkVersion(version: string | undefined, where: string): void {
   )
 }
 
+type Ask = (...args: string[]) => Promise<unknown>
+
 /** Returns version, mode and role of the server. Every user that may connect may also run HELLO. */
-async function askHello(caller: Caller): Promise<Map<string, string>> {
-  return new Map(
-    pairsOf(await caller.command(['HELLO'], 'open')).map(([name, value]) => [name, String(value)]),
-  )
+async function askHello(ask: Ask): Promise<Map<string, string>> {
+  return new Map(pairsOf(await ask('HELLO')).map(([name, value]) => [name, String(value)]))
 }
 
 /** Returns the eviction policy from INFO. Null if INFO does not contain it, or if this user may not run INFO. */
-async function reportedPolicy(caller: Caller): Promise<string | null> {
-  const info = await caller.command(['INFO', 'memory'], 'open').catch(unlessRefused)
+async function reportedPolicy(ask: Ask): Promise<string | null> {
+  const info = await ask('INFO', 'memory').catch(unlessRefused)
   return /^maxmemory_policy:(\S+)/m.exec(String(info))?.[1] ?? null
 }
 
 /** Returns the eviction policy from CONFIG GET. Null if this user may not run CONFIG GET. */
-async function configuredPolicy(caller: Caller): Promise<string | null> {
-  const reply = await caller.command(['CONFIG', 'GET', 'maxmemory-policy'], 'open').catch(unlessRefused)
+async function configuredPolicy(ask: Ask): Promise<string | null> {
+  const reply = await ask('CONFIG', 'GET', 'maxmemory-policy').catch(unlessRefused)
   const [, policy] = pairsOf(reply)[0] ?? []
   return typeof policy === 'string' ? policy : null
 }

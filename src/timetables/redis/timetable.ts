@@ -26,6 +26,7 @@ import type { RingTime } from '../../values/ring-time.ts'
 import { RedisBoard } from './board.ts'
 import type { RedisParts } from './parts.ts'
 import type { ScriptName } from './scripts.ts'
+import type { Server } from './servers.ts'
 import { scriptOf, settleAnswers, settleArgs, type SettlePiece, settleRounds } from './settling.ts'
 import { TaskReads } from './task-reads.ts'
 import { UserWrites } from './user-writes.ts'
@@ -49,8 +50,8 @@ export class RedisTimetable implements TaskStore {
   readonly #parts: RedisParts
   readonly #writes: UserWrites
   readonly #reads: TaskReads
-  /** The reading of Redis's clock that is under way. Null if there is none. */
-  #clockReading: Promise<void> | null = null
+  /** The readings of servers' clocks that are under way. */
+  readonly #clockReadings = new Map<Server, Promise<unknown>>()
 
   constructor(parts: RedisParts) {
     this.#parts = parts
@@ -111,17 +112,15 @@ export class RedisTimetable implements TaskStore {
    * cells are polled regularly.
    */
   async look({ topic, cell }: CellAddress): Promise<Look> {
-    const { caller, keys, recordClock } = this.#parts
-    const { meta } = keys.of(topic, cell)
-    // Read Redis's clock again if the last reading is old, because the clock may have stepped. Concurrent looks share
-    // one reading.
-    if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#clockReading ??= this.#readClock()
+    const { caller, servers, keys } = this.#parts
+    const ofCell = keys.of(topic, cell)
+    const server = servers.of(ofCell)
     const [reply] = await Promise.all([
-      caller.command(['HMGET', meta, 'next', 'suspect', 'lease'], 'look'),
-      this.#clockReading,
+      caller.command(ofCell, ['HMGET', ofCell.meta, 'next', 'suspect', 'lease'], 'look'),
+      this.#freshClock(server),
     ])
     const [next, suspect, lease] = reply as (string | null)[]
-    const nowMs = recordClock.now()
+    const nowMs = server.clock.now()
     const inMs = (at: string | null | undefined) =>
       at === null || at === undefined ? Number.POSITIVE_INFINITY : Math.max(0, Number(at) - nowMs)
     return {
@@ -183,12 +182,11 @@ export class RedisTimetable implements TaskStore {
     return this.#reads.forecast(topic, fromMs, toMs, stepMs)
   }
 
-  async nowMs(): Promise<number> {
-    const { caller, recordClock } = this.#parts
-    const [seconds, micros] = (await caller.command(['TIME'], 'time')) as [string, string]
-    const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
-    recordClock.heard(nowMs)
-    return nowMs
+  /** Returns the time of one server. In a cluster, the other masters' clocks may differ. */
+  nowMs(): Promise<number> {
+    const { caller, servers } = this.#parts
+    const server = servers.all.find(({ connection }) => connection.isReady) ?? (servers.all[0] as Server)
+    return caller.timeOf(server)
   }
 
   watch(topic: string, watcher: Watcher): () => void {
@@ -199,12 +197,16 @@ export class RedisTimetable implements TaskStore {
     return this.#parts.close()
   }
 
-  async #readClock(): Promise<void> {
-    try {
-      await this.nowMs()
-    } finally {
-      this.#clockReading = null
-    }
+  /**
+   * Reads a server's clock again if the last reading is old, because the clock may have stepped. Concurrent looks share
+   * one reading.
+   */
+  #freshClock(server: Server): Promise<unknown> | undefined {
+    const known = this.#clockReadings.get(server)
+    if (known !== undefined || server.clock.ageMs() <= CLOCK_AGE_MAX_MS) return known
+    const reading = this.#parts.caller.timeOf(server).finally(() => this.#clockReadings.delete(server))
+    this.#clockReadings.set(server, reading)
+    return reading
   }
 
   #run<A extends readonly unknown[]>(

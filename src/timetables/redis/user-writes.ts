@@ -20,7 +20,7 @@ import type { ScriptName } from './scripts.ts'
 
 /**
  * The writes of users: schedule, cancel, reschedule, replay and purge. The writes are batched per cell and keep their
- * order within a cell. With `waitReplicas`, the caller gets the answer after enough replicas have confirmed the write.
+ * order within a cell.
  */
 export class UserWrites {
   readonly #parts: RedisParts
@@ -69,8 +69,7 @@ export class UserWrites {
     items: readonly I[],
     kindOf: (item: I) => BatchKind<I, A> | undefined,
   ): Promise<A[]> {
-    const { batcher, replicas } = this.#parts
-    return replicas.confirmed(batcher.add(items, kindOf as (item: I) => BatchKind<I, A>))
+    return this.#parts.batcher.add(items, kindOf as (item: I) => BatchKind<I, A>)
   }
 
   #kinds(topic: string): TopicKinds {
@@ -106,7 +105,7 @@ export class UserWrites {
     onConflict: OnConflict,
     mergeMs: number,
   ): CellKinds<NewEntry, ScheduleAnswer> {
-    const { recordClock } = this.#parts
+    const { servers, keys } = this.#parts
     return this.#queuesOf(topic).map((queue, cell) => {
       const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
         this.#run('schedule', topic, cell, args, deadlineMs)
@@ -114,7 +113,10 @@ export class UserWrites {
         queue,
         name: `${onConflict}/${mergeMs}`,
         bytesOf: ({ body }) => byteSizeOf(body),
-        begin: () => new ScheduleBatch(onConflict, mergeMs, createdText(recordClock.about()), script),
+        begin: () => {
+          const { clock } = servers.of(keys.of(topic, cell))
+          return new ScheduleBatch(onConflict, mergeMs, createdText(clock.about()), script)
+        },
       }
     })
   }

@@ -1,189 +1,178 @@
-import { CELLS } from '../../values/cell.ts'
+import type { Clock } from '../../clock.ts'
 import type { Watcher } from '../../timetable.ts'
-import { type Client, Connection, type ConnectionParts } from './connection.ts'
-import type { Keys } from './keys.ts'
-import { type Listener, BoardListeners } from './board-listeners.ts'
+import type { CellKeys, Keys } from './keys.ts'
+import type { Server, Servers } from './servers.ts'
+import { type OnMessage, WakeLine } from './wake-line.ts'
 
-/** The delay before a failed first connection is tried again. */
-const REOPEN_MS = 1_000
+export interface WakesParts {
+  readonly clock: Clock
+  readonly servers: Servers
+  readonly keys: Keys
+  readonly callTimeoutMs: number
+  readonly checkEveryMs: number
+  readonly onError: (server: Server, error: unknown) => void
+}
+
+/** The name of the board's channel among those of the topics: no topic has this name. */
+const BOARD = ''
+
+/** One registration of a listener. It is an object because the same function may be added twice and removed once. */
+interface Listener {
+  readonly onChange: () => void
+}
+
+/** A topic that is watched, and the channels of its cells. */
+interface WatchedTopic {
+  readonly watchers: Set<Watcher>
+  readonly onMessage: OnMessage
+  readonly cellOf: ReadonlyMap<string, number>
+}
 
 /**
  * Subscribes to the channels of cells and of the board. A message says that a cell has an earlier next ring, that a
- * held task was cancelled or replaced, or that the board changed. The subscriptions have their own connection, because
- * Redis disconnects subscribers with a large output buffer. The first subscription opens this connection.
+ * held task was cancelled or replaced, or that the board changed. Each server has a line (wake-line.ts) for the channels
+ * of its keys.
  *
- * Messages are lost while the connection is down. So every cell is woken and every listener of the board is called
- * after every reconnect, and once when a subscription begins. A regular PING detects a connection that died silently.
+ * Messages are lost while a line is down, or while a channel moves to another server. So every cell is woken and every
+ * listener of the board is called after its channel was subscribed, or subscribed again.
  */
 export class Wakes {
-  readonly #parts: Omit<ConnectionParts, 'onBack'>
-  readonly #keys: Keys
-  readonly #checkEveryMs: number
-  readonly #topics = new Map<string, Set<Watcher>>()
-  readonly #boardListeners: BoardListeners
-  #connection: Connection | null = null
-  #isOpening = false
-  #isClosed = false
-  #cancelTimer: () => void = noop
+  readonly #parts: WakesParts
+  readonly #lines = new Map<Server, WakeLine>()
+  readonly #topics = new Map<string, WatchedTopic>()
+  readonly #boardListeners = new Set<Listener>()
+  readonly #stopWatchingMoves: () => void
 
-  constructor(parts: Omit<ConnectionParts, 'onBack'>, keys: Keys, checkEveryMs: number) {
+  constructor(parts: WakesParts) {
     this.#parts = parts
-    this.#keys = keys
-    this.#boardListeners = new BoardListeners(keys.board.channel)
-    this.#checkEveryMs = checkEveryMs
+    this.#stopWatchingMoves = parts.servers.onMoved(() => this.#deal())
   }
 
   watch(topic: string, watcher: Watcher): () => void {
     const known = this.#topics.get(topic)
-    if (known !== undefined) known.add(watcher)
+    if (known !== undefined) known.watchers.add(watcher)
     else {
-      this.#topics.set(topic, new Set([watcher]))
-      if (this.#connection !== null) void this.#subscribe([topic])
-      else void this.#open()
+      this.#topics.set(topic, this.#watchedTopic(topic, watcher))
+      this.#dealTopic(topic)
     }
     return () => this.#unwatch(topic, watcher)
   }
 
   /** Calls `onChange` when the board changes. Returns a function that removes the listener. */
   listen(onChange: () => void): () => void {
-    const listener = this.#boardListeners.add(onChange)
-    if (this.#connection === null) void this.#open()
-    else void this.#subscribeBoard([listener])
-    return () => this.#boardListeners.remove(listener, this.#connection?.client)
+    const listener = { onChange }
+    this.#boardListeners.add(listener)
+    if (this.#boardListeners.size === 1) this.#dealBoard()
+    // Its subscription is there already, and calls only the listeners that were there before.
+    else void this.#parts.clock.turn().then(() => this.#boardListeners.has(listener) && onChange())
+    return () => {
+      if (this.#boardListeners.delete(listener) && this.#boardListeners.size === 0) this.#dealBoard()
+    }
   }
 
   close(): void {
-    this.#isClosed = true
-    this.#cancelTimer()
+    this.#stopWatchingMoves()
     this.#topics.clear()
     this.#boardListeners.clear()
-    this.#connection?.close()
+    for (const line of this.#lines.values()) line.close()
   }
 
   #unwatch(topic: string, watcher: Watcher): void {
-    const watchers = this.#topics.get(topic)
-    watchers?.delete(watcher)
-    if (watchers?.size !== 0) return
+    const known = this.#topics.get(topic)
+    known?.watchers.delete(watcher)
+    if (known?.watchers.size !== 0) return
+    for (const line of this.#lines.values()) line.set(topic, [], known.onMessage)
     this.#topics.delete(topic)
-    const client = this.#connection?.client
-    // A lost connection has no subscriptions to end.
-    if (client?.isReady !== true) return
-    // Pass the listener. Without it, the client would also drop a subscription that is made right after this call.
-    client.sUnsubscribe(this.#channels(topic), this.#listenerOf(client, topic)).catch(noop)
   }
 
-  async #open(): Promise<void> {
-    if (this.#isOpening || this.#isClosed || this.#connection !== null) return
-    this.#cancelTimer()
-    this.#isOpening = true
-    try {
-      const connection = await Connection.open({
-        ...this.#parts,
-        onBack: () => this.#subscribeAll(),
-      })
-      if (this.#isClosed) return connection.close()
-      this.#connection = connection
-      this.#subscribeAll()
-      this.#checkLater()
-    } catch (error) {
-      this.#parts.onError(error)
-      if (!this.#isClosed) this.#cancelTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
-    } finally {
-      this.#isOpening = false
+  /** Gives each channel to the line of the server that has its keys now. */
+  #deal(): void {
+    for (const topic of this.#topics.keys()) this.#dealTopic(topic)
+    this.#dealBoard()
+    const servers = new Set(this.#parts.servers.all)
+    for (const [server, line] of this.#lines) {
+      if (servers.has(server)) continue
+      this.#lines.delete(server)
+      line.close()
     }
   }
 
-  #subscribeAll(): void {
-    void this.#subscribe([...this.#topics.keys()])
-    void this.#subscribeBoard()
+  #dealTopic(topic: string): void {
+    const { keys, servers } = this.#parts
+    const known = this.#topics.get(topic) as WatchedTopic
+    const byServer = new Map<Server, string[]>(servers.all.map((server) => [server, []]))
+    for (const cell of keys.ofTopic(topic)) byServer.get(servers.of(cell))?.push(cell.channel)
+    for (const [server, channels] of byServer) this.#lineOf(server).set(topic, channels, known.onMessage)
   }
 
-  async #subscribeBoard(listeners?: readonly Listener[]): Promise<void> {
-    const client = this.#connection?.client
-    if (client === undefined) return
-    try {
-      await this.#boardListeners.subscribe(client, listeners)
-    } catch (error) {
-      // The connection was lost again. The next reconnect subscribes.
-      if (!this.#isClosed) this.#parts.onError(error)
-    }
+  #dealBoard(): void {
+    const { keys, servers } = this.#parts
+    const owner = servers.of(keys.board)
+    const isWanted = this.#boardListeners.size > 0
+    for (const server of servers.all)
+      this.#lineOf(server).set(
+        BOARD,
+        isWanted && server === owner ? [keys.board.channel] : [],
+        this.#onBoardMessage,
+      )
   }
 
-  async #subscribe(topics: readonly string[]): Promise<void> {
-    const client = this.#connection?.client
-    if (client === undefined) return
-    try {
-      await Promise.all(topics.map((topic) => this.#subscribeTopic(client, topic)))
-    } catch (error) {
-      // The connection was lost again. The next reconnect subscribes.
-      if (!this.#isClosed) this.#parts.onError(error)
-    }
+  readonly #onBoardMessage = (): void => {
+    for (const { onChange } of this.#boardListeners) onChange()
   }
 
-  async #subscribeTopic(client: Client, topic: string): Promise<void> {
-    // All subscriptions of a client to a channel use one function, so that subscribing again does not double the
-    // messages.
-    await client.sSubscribe(this.#channels(topic), this.#listenerOf(client, topic))
-    // Wake every cell, because messages sent before the subscription were missed.
-    for (const watcher of this.#topics.get(topic) ?? []) {
-      watcher.missed()
-      for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)
-    }
-  }
-
-  readonly #listeners = new WeakMap<Client, Map<string, (message: string, channel: string) => void>>()
-
-  #listenerOf(client: Client, topic: string): (message: string, channel: string) => void {
-    const ofClient =
-      this.#listeners.get(client) ?? new Map<string, (message: string, channel: string) => void>()
-    this.#listeners.set(client, ofClient)
-    const known = ofClient.get(topic)
+  #lineOf(server: Server): WakeLine {
+    const known = this.#lines.get(server)
     if (known !== undefined) return known
-    const cellOf = new Map(this.#channels(topic).map((channel, cell) => [channel, cell]))
-    const listener = (message: string, channel: string) => {
-      const cell = cellOf.get(channel)
-      if (cell !== undefined) this.#receive(topic, cell, message)
-    }
-    ofClient.set(topic, listener)
-    return listener
-  }
-
-  /**
-   * Parses a message: 'wake <ring> <now>', times in ms; or 'fence <cause>' and, for each task that was cancelled or
-   * replaced, two lines: a stamp and a key.
-   */
-  #receive(topic: string, cell: number, message: string): void {
-    const watchers = this.#topics.get(topic) ?? []
-    if (message.startsWith('wake ')) {
-      const [, ringMs, nowMs] = message.split(' ').map(Number)
-      if (ringMs === undefined || nowMs === undefined) return
-      for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
-      return
-    }
-    const [head = '', ...lines] = message.split('\n')
-    const cause = head === 'fence cancelled' ? 'cancelled' : 'replaced'
-    for (let i = 0; i + 1 < lines.length; i += 2)
-      for (const watcher of watchers) watcher.fence(cell, lines[i + 1] as string, Number(lines[i]), cause)
-  }
-
-  #channels(topic: string): string[] {
-    return this.#keys.ofTopic(topic).map(({ channel }) => channel)
-  }
-
-  /** Sends a PING at regular intervals. A subscriber sends nothing else, so it would never notice a dead connection. */
-  #checkLater(): void {
-    const { clock, callTimeoutMs } = this.#parts
-    this.#cancelTimer = clock.after(this.#checkEveryMs, () => {
-      const call = {
-        operation: 'ping',
-        deadlineMs: clock.monotonicNow() + callTimeoutMs,
-        isRepeatable: true,
-        isExpiring: false,
-      }
-      this.#connection?.send(['PING'], call).catch(noop)
-      if (!this.#isClosed) this.#checkLater()
+    const { servers, onError, ...parts } = this.#parts
+    const line = new WakeLine({
+      ...parts,
+      isCluster: servers.isCluster,
+      connect: (onBack) => server.openAnother(onBack),
+      onSubscribed: (name, channels) => this.#onSubscribed(name, channels),
+      onMoved: () => servers.doubt(),
+      onError: (error) => onError(server, error),
     })
+    this.#lines.set(server, line)
+    return line
+  }
+
+  /** Wakes every cell, because messages sent before the subscription were missed. */
+  #onSubscribed(name: string, channels: readonly string[]): void {
+    if (name === BOARD) return this.#onBoardMessage()
+    const known = this.#topics.get(name)
+    if (known === undefined) return
+    for (const watcher of known.watchers) {
+      watcher.missed()
+      for (const channel of channels) watcher.wake(known.cellOf.get(channel) as number, 0, 0)
+    }
+  }
+
+  #watchedTopic(topic: string, watcher: Watcher): WatchedTopic {
+    const cells: readonly CellKeys[] = this.#parts.keys.ofTopic(topic)
+    const cellOf = new Map(cells.map(({ channel }, cell) => [channel, cell]))
+    const watchers = new Set([watcher])
+    const onMessage = (message: string, channel: string) => {
+      const cell = cellOf.get(channel)
+      if (cell !== undefined) receive(watchers, cell, message)
+    }
+    return { watchers, onMessage, cellOf }
   }
 }
 
-function noop(): void {}
+/**
+ * Parses a message: 'wake <ring> <now>', times in ms; or 'fence <cause>' and, for each task that was cancelled or
+ * replaced, two lines: a stamp and a key.
+ */
+function receive(watchers: Iterable<Watcher>, cell: number, message: string): void {
+  if (message.startsWith('wake ')) {
+    const [, ringMs, nowMs] = message.split(' ').map(Number)
+    if (ringMs === undefined || nowMs === undefined) return
+    for (const watcher of watchers) watcher.wake(cell, ringMs - nowMs, ringMs)
+    return
+  }
+  const [head = '', ...lines] = message.split('\n')
+  const cause = head === 'fence cancelled' ? 'cancelled' : 'replaced'
+  for (let i = 0; i + 1 < lines.length; i += 2)
+    for (const watcher of watchers) watcher.fence(cell, lines[i + 1] as string, Number(lines[i]), cause)
+}

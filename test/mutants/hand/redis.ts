@@ -5,6 +5,8 @@ const TIMETABLE = 'src/timetables/redis/timetable.ts'
 const HINT_TABLE = 'src/timetables/redis/hint-table.ts'
 const SCHEDULING = 'src/timetables/redis/scheduling.ts'
 const TIMETABLE_TEST = 'test/contract/redis-timetable.test.ts'
+const CLUSTER = 'src/timetables/redis/cluster/cluster-servers.ts'
+const CLUSTER_TEST = 'test/redis/cluster.test.ts'
 const HINTS_TEST = 'test/contract/redis-hint-table.test.ts'
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
@@ -27,7 +29,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: 'after a reconnect no cell is woken',
     file: WAKES,
-    find: 'for (let cell = 0; cell < CELLS; cell++) watcher.wake(cell, 0, 0)',
+    find: 'for (const channel of channels) watcher.wake(known.cellOf.get(channel) as number, 0, 0)',
     replace: '',
     why: 'The look finds what was missed, ten seconds later.',
     tests: ['test/redis/subscriptions.test.ts', 'test/redis/wake.test.ts'],
@@ -51,8 +53,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a second topic of a process is not subscribed to',
-    file: WAKES,
-    find: 'if (this.#connection !== null) void this.#subscribe([topic])\n      else void this.#open()',
+    file: 'src/timetables/redis/wake-line.ts',
+    find: 'if (this.#connection === null) void this.#open()\n    else void this.#subscribe(name, more)',
     replace: 'void this.#open()',
     why: 'Opening subscribes to all topics; a second opening does nothing.',
     tests: ['test/redis/wake.test.ts', 'test/redis/subscriptions.test.ts'],
@@ -105,16 +107,16 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: 'a look never reads the clock of Redis again',
     file: TIMETABLE,
-    find: 'if (recordClock.ageMs() > CLOCK_AGE_MAX_MS) this.#clockReading ??= this.#readClock()',
-    replace: '',
+    find: 'this.#freshClock(server),\n',
+    replace: '\n',
     why: 'Every claim brings the time; an idle process makes none.',
     tests: ['src/timetables/redis/look.test.ts'],
   },
   {
     name: 'after one failed reading of the clock a look never reads it again',
     file: TIMETABLE,
-    find: 'try {\n      await this.nowMs()\n    } finally {\n      this.#clockReading = null\n    }',
-    replace: 'await this.nowMs()\n    this.#clockReading = null',
+    find: '.finally(() => this.#clockReadings.delete(server))',
+    replace: '.then(() => this.#clockReadings.delete(server))',
     why: 'The reset behind the await is skipped when the call fails.',
     tests: ['src/timetables/redis/look.test.ts'],
   },
@@ -138,10 +140,37 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: 'the reply of a script that was sent again is taken for the time',
     file: 'src/timetables/redis/caller.ts',
-    find: 'this.#recordClock.heard(answer[0])',
+    find: 'sent.server.clock.heard(answer[0])',
     replace: '',
     why: "Redis's time is also read by looks.",
     tests: [TIMETABLE_TEST, 'test/contract/redis-real-clock.test.ts'],
+  },
+  {
+    name: 'a call whose reply was lost is sent again to the new owner of its keys',
+    file: CLUSTER,
+    find: 'this.#askSoon()\n      throw error',
+    replace: 'this.#askSoon()\n      return replyOf(server, args, call, isAsking)',
+    why: 'After a redirect a call is sent again; the client of a cluster does it after a lost reply, too.',
+    tests: [CLUSTER_TEST],
+    only: 'whose reply is lost',
+  },
+  {
+    name: 'a channel that has moved is subscribed to again, and its cell is not woken',
+    file: WAKES,
+    find: 'for (const channel of channels) watcher.wake(known.cellOf.get(channel) as number, 0, 0)',
+    replace:
+      'if (channels.length > 20) for (const channel of channels) watcher.wake(known.cellOf.get(channel) as number, 0, 0)',
+    why: 'The subscription alone looks like enough; what was published before it is lost.',
+    tests: [CLUSTER_TEST],
+    only: 'has its channel',
+  },
+  {
+    name: 'only the first master of a cluster tells that it lost its hints',
+    file: HINT_TABLE,
+    find: 'if (!first.has(server)) first.set(server, cell)',
+    replace: 'if (first.size === 0) first.set(server, cell)',
+    why: 'One Redis has all cells, so cell 0 was enough.',
+    tests: ['test/postgres/redis-cluster.test.ts'],
   },
   {
     name: 'hints of a prefix are found by their first letters',
@@ -179,9 +208,9 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a listener of the board hears nothing of what changed before it listened',
-    file: 'src/timetables/redis/board-listeners.ts',
-    find: 'for (const listener of listeners) if (this.#listeners.has(listener)) listener.onChange()',
-    replace: '',
+    file: WAKES,
+    find: 'if (name === BOARD) return this.#onBoardMessage()',
+    replace: 'if (name === BOARD) return',
     why: 'The next beat reads the board within a second.',
     tests: [
       'test/redis/board.test.ts',

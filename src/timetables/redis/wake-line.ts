@@ -1,0 +1,162 @@
+import type { Clock } from '../../clock.ts'
+import type { Client, Connection } from './connection.ts'
+
+/** The delay before a failed first connection is tried again. */
+const REOPEN_MS = 1_000
+
+export type OnMessage = (message: string, channel: string) => void
+
+export interface WakeLineParts {
+  readonly clock: Clock
+  readonly callTimeoutMs: number
+  /** The interval of the PINGs. A subscriber sends nothing else, so it would never notice a dead connection. */
+  readonly checkEveryMs: number
+  /** True if a command may have channels of one hash slot only. */
+  readonly isCluster: boolean
+  readonly connect: (onBack: () => void) => Promise<Connection>
+  /** Called after these channels were subscribed: messages sent before were missed. */
+  readonly onSubscribed: (name: string, channels: readonly string[]) => void
+  /** Called when the server no longer serves a channel, because its hash slot has moved. */
+  readonly onMoved: () => void
+  readonly onError: (error: unknown) => void
+}
+
+/** The channels of a topic, or of the board, that one server has. All of them use one function. */
+interface Group {
+  readonly channels: readonly string[]
+  readonly onMessage: OnMessage
+}
+
+/**
+ * The subscriptions to the channels of one server. They have their own connection, because Redis disconnects subscribers
+ * with a large output buffer. The first channel opens this connection.
+ */
+export class WakeLine {
+  readonly #parts: WakeLineParts
+  readonly #groups = new Map<string, Group>()
+  /** Channels that the server has dropped by itself. */
+  readonly #dropped = new Set<string>()
+  #connection: Connection | null = null
+  #isOpening = false
+  #isClosed = false
+  #cancelTimer: () => void = noop
+
+  constructor(parts: WakeLineParts) {
+    this.#parts = parts
+  }
+
+  /** Subscribes to the channels of `name`, and to no others of it. */
+  set(name: string, channels: readonly string[], onMessage: OnMessage): void {
+    const before = this.#groups.get(name)?.channels ?? []
+    const lost = before.filter((channel) => !channels.includes(channel))
+    const more = channels.filter((channel) => !before.includes(channel))
+    if (channels.length === 0) this.#groups.delete(name)
+    else this.#groups.set(name, { channels, onMessage })
+    if (lost.length > 0) this.#leave(lost, onMessage)
+    if (more.length === 0) return
+    if (this.#connection === null) void this.#open()
+    else void this.#subscribe(name, more)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#groups.clear()
+    this.#disconnect()
+  }
+
+  #disconnect(): void {
+    this.#cancelTimer()
+    this.#connection?.close()
+    this.#connection = null
+    this.#dropped.clear()
+  }
+
+  #leave(channels: readonly string[], onMessage: OnMessage): void {
+    const kept = channels.filter((channel) => !this.#dropped.delete(channel))
+    const client = this.#connection?.client
+    if (client === undefined || kept.length === 0) return
+    if (!this.#parts.isCluster) {
+      // Pass the listener. Without it, the client would also drop a subscription that is made right after this call. A
+      // lost connection has no subscriptions to end.
+      if (client.isReady) client.sUnsubscribe(kept, onMessage).catch(noop)
+      return
+    }
+    // The client subscribes to all of its channels again after a reconnect, and a server that does not have them refuses.
+    // So a connection with channels of another server is replaced.
+    this.#disconnect()
+    if (this.#groups.size > 0) void this.#open()
+  }
+
+  async #open(): Promise<void> {
+    if (this.#isOpening || this.#isClosed || this.#connection !== null) return
+    this.#cancelTimer()
+    this.#isOpening = true
+    try {
+      const connection = await this.#parts.connect(() => this.#subscribeAll())
+      if (this.#isClosed || this.#groups.size === 0) return connection.close()
+      this.#connection = connection
+      this.#subscribeAll()
+      this.#checkLater()
+    } catch (error) {
+      this.#parts.onError(error)
+      if (!this.#isClosed) this.#cancelTimer = this.#parts.clock.after(REOPEN_MS, () => void this.#open())
+    } finally {
+      this.#isOpening = false
+    }
+  }
+
+  #subscribeAll(): void {
+    this.#dropped.clear()
+    for (const [name, { channels }] of this.#groups) void this.#subscribe(name, channels)
+  }
+
+  async #subscribe(name: string, channels: readonly string[]): Promise<void> {
+    const client = this.#connection?.client
+    const group = this.#groups.get(name)
+    if (client === undefined || group === undefined) return
+    this.#watchMoves(client)
+    try {
+      // All subscriptions of a client to a channel use one function, so that subscribing again does not double the
+      // messages.
+      if (!this.#parts.isCluster) await client.sSubscribe([...channels], group.onMessage)
+      else await Promise.all(channels.map((channel) => client.sSubscribe(channel, group.onMessage)))
+    } catch (error) {
+      // The connection was lost again, and the next reconnect subscribes; or a channel has moved.
+      if (this.#isClosed) return
+      this.#parts.onError(error)
+      this.#parts.onMoved()
+      return
+    }
+    if (this.#groups.get(name) === group || this.#groups.has(name)) this.#parts.onSubscribed(name, channels)
+  }
+
+  readonly #watched = new WeakSet<Client>()
+
+  #watchMoves(client: Client): void {
+    if (this.#watched.has(client)) return
+    this.#watched.add(client)
+    client.on('sharded-channel-moved', (channel: string) => {
+      this.#dropped.add(channel)
+      this.#parts.onMoved()
+    })
+  }
+
+  /** Sends a PING at regular intervals, and subscribes again to what the server has dropped and still has. */
+  #checkLater(): void {
+    const { clock, callTimeoutMs, checkEveryMs } = this.#parts
+    this.#cancelTimer = clock.after(checkEveryMs, () => {
+      const deadlineMs = clock.monotonicNow() + callTimeoutMs
+      const call = { operation: 'ping', deadlineMs, isRepeatable: true, isExpiring: false }
+      this.#connection?.send(['PING'], call).catch(noop)
+      const dropped = [...this.#dropped]
+      this.#dropped.clear()
+      for (const [name, { channels }] of this.#groups) {
+        const again = dropped.filter((channel) => channels.includes(channel))
+        if (again.length > 0) void this.#subscribe(name, again)
+      }
+      if (!this.#isClosed) this.#checkLater()
+    })
+  }
+}
+
+function noop(): void {}
