@@ -148,7 +148,7 @@ describe('a cluster for a file of tests', () => {
     expect((await commandCalls(other)).has('incr')).toBe(false)
   })
 
-  test('a graceful failover and a forced one swap a master and its replica, and lose nothing', async () => {
+  test('a graceful failover and a takeover swap a master and its replica, and lose nothing', async () => {
     const master = await one.ownerOf('kept')
     const replica = await one.replicaOf(master)
     const keys = keysOf('kept', 20)
@@ -167,6 +167,7 @@ test('a killed master is replaced by its replica with the data, and comes back a
   await using cluster = await startRedisCluster({ appendonly: true, nodeTimeoutMs: 1_000 })
   const master = await cluster.ownerOf('kept')
   const replica = await cluster.replicaOf(master)
+  expect(await master.cli('CONFIG', 'GET', 'appendonly')).toBe('appendonly\nyes')
   const keys = keysOf('kept', 20)
   await fill(master, keys)
   await expect.poll(() => replica.cli('DBSIZE'), { timeout: SOON_MS }).toBe('20')
@@ -181,6 +182,22 @@ test('a killed master is replaced by its replica with the data, and comes back a
   await cluster.untilReady()
   expect(await cluster.replicaOf(replica)).toBe(master)
   expect(await master.cli('DBSIZE')).toBe('20')
+  await cluster.kill(replica)
+  await cluster.failover(master, 'FORCE')
+  expect(await cluster.ownerOf('kept')).toBe(master)
+  await holds(master, keys)
+})
+
+test('a paused master is replaced, and is not believed when it goes on', async () => {
+  await using cluster = await startRedisCluster({ nodeTimeoutMs: 1_000 })
+  const master = cluster.nodes[0]!
+  const replica = await cluster.replicaOf(master)
+  master.pause()
+  expect(await cluster.untilFailedOver(master)).toBe(replica)
+  master.resume()
+  expect(await cluster.ownerOf(0)).toBe(replica)
+  await cluster.untilReady()
+  expect(await cluster.replicaOf(replica)).toBe(master)
 })
 
 test('without full coverage and without replicas, the slots of the masters that are up work', async () => {

@@ -210,7 +210,11 @@ export class RedisCluster implements AsyncDisposable {
     return owner.server
   }
 
-  /** Moves a slot and its keys to another master, and waits until all nodes know. Does nothing if the slot is there. */
+  /**
+   * Moves a slot and its keys to another master, and waits until all nodes know. Does nothing if the slot is there. If a callback
+   * throws, the move stays unfinished. Redis 7.0 does not survive a failover of the source meanwhile: the target, which imports
+   * the slot, then takes the slot for unowned until `CLUSTER SETSLOT … STABLE`, and refuses commands if it needs full coverage.
+   */
   async moveSlot(slot: number, to: RedisServer, options: MoveOptions = {}): Promise<void> {
     await this.#move(slot, to, options)
     await this.untilReady()
