@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { plant, readOurs, run } from '../house/planted.ts'
@@ -192,8 +192,9 @@ test('another server is used if TOCSIN_REDIS_SERVER names it', async () => {
     rmSync(folder, { recursive: true })
   })
   const path = join(folder, 'valkey-server')
-  const real = process.env['TOCSIN_REDIS_SERVER'] ?? 'redis-server'
-  writeFileSync(path, `#!/bin/sh\necho "$@" > "${folder}/called"\nexec ${real} "$@"\n`)
+  const given = process.env['TOCSIN_REDIS_SERVER'] ?? ''
+  const real = given === '' ? 'redis-server' : resolve(given)
+  writeFileSync(path, `#!/bin/sh\necho "$@" > "${folder}/called"\nexec "${real}" "$@"\n`)
   vi.stubEnv('TOCSIN_REDIS_SERVER', path)
   await expect(startRedis(), 'not executable').rejects.toThrow(`${path} did not start. Is it there?`)
   chmodSync(path, 0o755)
