@@ -33,7 +33,7 @@ export type Shape = 'record' | 'tasks'
 
 /** A Redis timetable on Redis's own clock, which has to be waited for. */
 export async function openOnRealClock(
-  server: RedisServer,
+  server: Pick<RedisServer, 'url'>,
   shape: Shape = 'record',
 ): Promise<TimetableHarness> {
   const timetable = await openRedis(
