@@ -53,6 +53,23 @@ describe('a table with a spare', () => {
     await table.close()
   })
 
+  it('takes a call that failed in part for an outage: one server of the shared table is away', async () => {
+    const cause = new TocsinError('timetable-unavailable', 'one of three is away')
+    const inPart = () => Promise.reject(new TocsinError('interrupted', '2 of 3 took effect', {}, cause))
+    const { table, seen } = failing({ put: inPart }, { put: async () => 0 })
+    expect(await table.put('t', [], 'set')).toBe(0)
+    expect(seen.away).toBe(1)
+    await table.close()
+  })
+
+  it('does not take another failure in part for an outage', async () => {
+    const inPart = () => Promise.reject(new TocsinError('interrupted', '2 of 3', {}, new Error('a bug')))
+    const { table, seen } = failing({ put: inPart }, { put: async () => 0 })
+    await expect(table.put('t', [], 'set')).rejects.toMatchObject({ code: 'interrupted' })
+    expect(seen.away).toBe(0)
+    await table.close()
+  })
+
   it('wakes every cell when it goes, and again when it is back: tasks may ring in the other table now', async () => {
     const { table, seen, clock } = failing(
       { look: away },

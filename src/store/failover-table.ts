@@ -257,7 +257,13 @@ export class FailoverTable implements HintTable {
   }
 }
 
-/** Returns true if the table cannot be reached or used at present. Returns false for other errors, which are bugs. */
+/**
+ * Returns true if the table, or a server of it, cannot be reached or used at present. Returns false for other errors, which
+ * are bugs.
+ */
 function isOutage(error: unknown): boolean {
-  return TocsinError.is(error) && (error.code.startsWith('timetable-') || error.code === 'unknown-outcome')
+  if (!TocsinError.is(error)) return false
+  // A call about several cells failed for some of them.
+  if (error.code === 'interrupted') return isOutage(error.cause)
+  return error.code.startsWith('timetable-') || error.code === 'unknown-outcome'
 }

@@ -1,5 +1,6 @@
 /** Programs that schedule, cancel and consume on a real Redis Cluster, while slots move and masters fail. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Tocsin } from 'tocsin'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hashSlotOf } from '../../../src/timetables/redis/hash-slot.ts'
 import { ALL_CELLS } from '../../../src/values/cell.ts'
@@ -94,3 +95,30 @@ test('a master is killed, and its replica takes over', { timeout: 90_000 }, () =
     await sleep(500)
   }),
 )
+
+test('slots are dealt anew, 16, 64, 8, while a master is killed', { timeout: 90_000 }, () =>
+  underLoad('dealt anew', async () => {
+    const topic = 'dealt-anew'
+    await using toc = await Tocsin.open({ timetable: url(), callTimeout: 2_000, logger: false })
+    const deal = (slots: number) =>
+      eventually(`${slots} slots`, () => toc.topic(topic).configure({ slots }), RECOVERED_WITHIN_MS)
+    expect(await cellsWithKeys(topic)).toHaveLength(ALL_CELLS.length)
+    await deal(64)
+    const [, master] = await cluster.masters()
+    await cluster.kill(master!)
+    await deal(8)
+    await cluster.untilFailedOver(master!)
+    expect((await toc.topic(topic).config()).effective.slots).toBe(8)
+    // Cells stay where their keys are: only who pulls them has changed.
+    expect(await cellsWithKeys(topic)).toHaveLength(ALL_CELLS.length)
+    await master!.start()
+    await cluster.untilReady()
+  }),
+)
+
+/** The cells of a topic that have keys. */
+async function cellsWithKeys(topic: string): Promise<string[]> {
+  const masters = (await cluster.masters()).filter((master) => master.isUp)
+  const keys = await Promise.all(masters.map((master) => master.ask('KEYS', `toc:{${topic}:*}:meta`)))
+  return keys.flat() as string[]
+}

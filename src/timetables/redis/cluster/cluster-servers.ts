@@ -58,8 +58,8 @@ export class ClusterServers implements Servers {
   /** The owner of each hash slot. */
   readonly #owners: ClusterServer[] = []
   readonly #listeners = new Set<() => void>()
-  /** Nodes that had slots. Calls may still be on their connections. */
-  readonly #retired = new Set<ClusterServer>()
+  /** Nodes that had slots. Calls may still be on their connections. Each value cancels the timer that closes them. */
+  readonly #retired = new Map<ClusterServer, () => void>()
   #all: readonly ClusterServer[] = []
   #asking: Promise<void> | null = null
   #askedAtMs = Number.NEGATIVE_INFINITY
@@ -136,7 +136,8 @@ export class ClusterServers implements Servers {
     this.#isClosed = true
     this.#cancelTimer()
     this.#listeners.clear()
-    for (const server of [...this.#byAddress.values(), ...this.#retired]) server.close()
+    for (const cancelTimer of this.#retired.values()) cancelTimer()
+    for (const server of [...this.#byAddress.values(), ...this.#retired.keys()]) server.close()
   }
 
   async #open(): Promise<void> {
@@ -245,12 +246,11 @@ export class ClusterServers implements Servers {
   /** Closes the connection to a node that has no slots, when the calls that are on it have ended. */
   #retire(address: string, server: ClusterServer): void {
     this.#byAddress.delete(address)
-    this.#retired.add(server)
     const close = () => {
       this.#retired.delete(server)
       server.close()
     }
-    this.#parts.clock.after(this.#parts.callTimeoutMs, close, true)
+    this.#retired.set(server, this.#parts.clock.after(this.#parts.callTimeoutMs, close, true))
   }
 
   #askSoon(): void {
