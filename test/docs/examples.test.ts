@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { generatePrismaClient } from '../orm/prisma-client.ts'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
+import { type RedisCluster, startRedisCluster } from '../real-servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
 
@@ -17,12 +18,18 @@ const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${li
 
 /** Documents say where a server usually is; the examples get servers of their own. */
 const USUAL_REDIS = 'redis://localhost:6379'
+const USUAL_CLUSTER = 'redis+cluster://10.0.0.1:6379,10.0.0.2:6379'
 const USUAL_POSTGRES = 'postgres://user:password@localhost:5432/shop'
 let redis: RedisServer
+let cluster: RedisCluster
 let postgres: PostgresServer
 
 beforeAll(async () => {
-  ;[redis, postgres] = await Promise.all([startRedis(), startPostgres()])
+  ;[redis, cluster, postgres] = await Promise.all([
+    startRedis(),
+    startRedisCluster({ replicasEach: 0 }),
+    startPostgres(),
+  ])
   rmSync(FOLDER, { recursive: true, force: true })
   mkdirSync(FOLDER)
   for (const example of examples) {
@@ -32,7 +39,9 @@ beforeAll(async () => {
       : example.code
     writeFileSync(
       `${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`,
-      code.replaceAll(USUAL_REDIS, redis.url),
+      code
+        .replaceAll(USUAL_REDIS, redis.url)
+        .replaceAll(USUAL_CLUSTER, `redis+cluster://${cluster.addresses.join(',')}`),
     )
   }
   const options = { module: 'nodenext', target: 'es2023', strict: true, types: ['node'], skipLibCheck: true }
@@ -50,7 +59,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   rmSync(FOLDER, { recursive: true, force: true })
-  await Promise.all([redis.stop(), postgres.stop()])
+  await Promise.all([redis.stop(), cluster.stop(), postgres.stop()])
 })
 
 it('there are examples to run', () => {
