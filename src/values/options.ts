@@ -89,9 +89,16 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0
 }
 
-/** Describes a URL for an error message without its user and password: everything up to the last '@'. */
+/**
+ * Describes a URL for an error message without its user and password (everything up to the last '@') and without its
+ * parameters, which may have passwords, too.
+ */
 export function withoutSecret(value: unknown): string {
   if (typeof value !== 'string') return describeValue(value)
-  const shown = value.slice(value.lastIndexOf('@') + 1)
-  return describeValue(shown === value ? value : `…@${shown}`)
+  const at = value.lastIndexOf('@')
+  const query = value.indexOf('?')
+  // The '@' may be in a parameter, or the '?' in a password: no part after the scheme is certain to be no secret.
+  if (query >= 0 && query < at) return describeValue(`${value.slice(0, value.indexOf(':') + 1)}…`)
+  const shown = value.slice(at + 1, query < 0 ? undefined : query)
+  return describeValue(`${at < 0 ? '' : '…@'}${shown}${query < 0 ? '' : '?…'}`)
 }
