@@ -18,7 +18,7 @@ const READY_WITHIN_MS = 15_000
 const ANSWER_WITHIN_MS = 15_000
 const LOOK_EVERY_MS = 5
 const PORTS_TRIED_MAX = 10
-const LOG_TAIL_LINES = 20
+const LOG_TAIL_LINES = 60
 
 export type RedisOptions = {
   /** Lines of redis.conf, as Redis reads them: `{ appendonly: 'yes' }`. They override the defaults below. */
@@ -29,6 +29,8 @@ export type RedisOptions = {
   env?: Readonly<Record<string, string>>
   /** Picks each of its ports. By default any free port will do. */
   pickPort?: () => Promise<number>
+  /** Start it as a Sentinel. It writes what it learns into its configuration, and a restart forgets that. */
+  isSentinel?: boolean
 }
 
 /** Starts a Redis and waits until it answers. The caller stops it: `stop()`, or `await using`. */
@@ -45,6 +47,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
         await pickPort(),
         certificates,
         await pickPort(),
+        options.isSentinel === true,
       )
       try {
         await server.start()
@@ -106,6 +109,7 @@ export class RedisServer implements AsyncDisposable {
   readonly #config: Record<string, string>
   readonly #env: Readonly<Record<string, string>>
   readonly #log: string
+  readonly #isSentinel: boolean
   #child: GuardedChild | undefined
   #isPaused = false
 
@@ -116,7 +120,9 @@ export class RedisServer implements AsyncDisposable {
     port: number,
     certificates: Certificates | undefined,
     tlsPort: number,
+    isSentinel: boolean,
   ) {
+    this.#isSentinel = isSentinel
     this.folder = folder
     this.port = port
     this.url = `redis://${HOST}:${port}`
@@ -165,7 +171,8 @@ export class RedisServer implements AsyncDisposable {
     const output = await open(this.#log, 'a')
     try {
       const stdio = ['ignore' as const, output.fd, output.fd]
-      this.#child = await spawnGuarded(program(), ['redis.conf'], {
+      const mode = this.#isSentinel ? ['--sentinel'] : []
+      this.#child = await spawnGuarded(program(), ['redis.conf', ...mode], {
         folder: this.folder,
         stdio,
         env: this.#env,
