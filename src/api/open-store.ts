@@ -20,8 +20,9 @@ import type { RedisConfig, RedisOptions } from '../timetables/redis/options.ts'
 export interface StoreOptions {
   /**
    * Where timers wait. 'memory:' keeps timers in this process; without a ledger, timers are lost when the process ends.
-   * 'redis://…' or 'rediss://…' shares timers among processes, 'redis+cluster://host:port,host:port' spreads each topic
-   * over the masters of a Redis Cluster. `redis(options)` of 'tocsin/redis' takes options that a URL cannot express.
+   * 'redis://…' or 'rediss://…' shares timers among processes, 'redis+sentinel://host:port,host:port/name' finds the
+   * primary through Sentinel, 'redis+cluster://host:port,host:port' spreads each topic over the masters of a Redis
+   * Cluster. `redis(options)` of 'tocsin/redis' takes options that a URL cannot express.
    */
   readonly timetable?: 'memory:' | (string & {}) | RedisConfig | undefined
   /**
@@ -66,8 +67,8 @@ const DEFAULT_LEDGER = './.tocsin/tocsin.db'
 const CALL_TIMEOUT = '5s'
 const CALL_TIMEOUT_MS_MIN = 10
 const WAIT_REPLICAS_MAX = 100
-/** Matches the address of a Redis or of a Redis Cluster. */
-const REDIS_URL = /^rediss?(\+cluster)?:/i
+/** Matches the address of a Redis, of a Redis Cluster, or of Sentinels. */
+const REDIS_URL = /^rediss?(\+cluster|\+sentinel)?:/i
 /** Matches an address without a scheme, such as 'localhost:6379'. */
 const HOST_AND_PORT = /^(.*@)?[\w.-]+:\d+$/
 

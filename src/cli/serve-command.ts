@@ -30,7 +30,9 @@ export function serveCommand(program: Command, outputOf: () => Output, env: Node
         .argParser(parsePort)
         .env('TOCSIN_PORT'),
     )
-    .addOption(new Option('--timetable <url>', 'redis://… or memory:').env('TOCSIN_TIMETABLE'))
+    .addOption(
+      new Option('--timetable <url>', 'redis://…, redis+sentinel://… or memory:').env('TOCSIN_TIMETABLE'),
+    )
     .addOption(new Option('--ledger <url>', 'postgres://… or sqlite:<file>').env('TOCSIN_LEDGER'))
     .option('--prefix <prefix>', 'prefix of all names in the stores, so that several clusters can share them')
     .option('--node <name>', "name of this process; 'host:pid' by default")

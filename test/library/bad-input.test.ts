@@ -429,7 +429,13 @@ refuses('what needs a ledger', [
 ])
 
 refuses('opening', [
-  ['sentinel', () => Tocsin.open({ timetable: 'redis+sentinel://localhost/m' }), 'unsupported', 'memory:'],
+  ['sentinel', () => Tocsin.open({ timetable: 'redis-sentinel://localhost/m' }), 'unsupported', 'memory:'],
+  [
+    'no name',
+    () => Tocsin.open({ timetable: 'redis+sentinel://localhost' }),
+    'bad-option',
+    'the name of the',
+  ],
   ['a Redis URL without a host', () => Tocsin.open({ timetable: 'redis:' }), 'bad-option', 'redis://'],
   ['a Redis database that is none', () => Tocsin.open({ timetable: 'redis://h/x' }), 'bad-option', 'number'],
   ['a typo', () => Tocsin.open({ timetable: 'memroy:' }), 'unsupported', 'memory:'],

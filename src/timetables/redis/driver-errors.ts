@@ -81,10 +81,16 @@ export function lostCallError(
 }
 
 /** Returns the TocsinError for a failed first connection. The message contains the reason and what to do. */
-export function connectError(where: string, cause: unknown): TocsinError {
+export function connectError(
+  where: string,
+  cause: unknown,
+  server: 'Redis' | 'Sentinel' = 'Redis',
+): TocsinError {
   const error = cause as { code?: unknown; message?: unknown } | null
   const code = typeof error?.code === 'string' ? error.code : ''
   const message = typeof error?.message === 'string' ? error.message : ''
+  // Sentinel has no databases.
+  if (message.startsWith("ERR unknown command 'SELECT'")) return sentinelError(where, cause)
   if (message.startsWith('ERR DB index is out of range'))
     return refusedError(
       `Redis at ${where} has no such database; use one of its numbers, usually 0 to 15`,
@@ -93,23 +99,26 @@ export function connectError(where: string, cause: unknown): TocsinError {
   if (/^ERR (AUTH|Client sent AUTH)/.test(message))
     return refusedError(`Redis at ${where} has no password set; leave it out of the URL`, cause)
   const [word = ''] = message.split(' ', 1)
-  if (word in REPLIES) return replyError(cause as Error)
+  if (word in REPLIES) {
+    const reply = replyError(cause as Error)
+    return new TocsinError(reply.code, `at ${where}: ${reply.message}`, reply.details, cause)
+  }
   if (/ALTNAME/.test(code))
     return refusedError(
-      `the TLS certificate of Redis at ${where} is for another name (${code}); connect by that name, or give it with redis({ url, tls: { servername } })`,
+      `the TLS certificate of ${server} at ${where} is for another name (${code}); connect by that name, or give it with redis({ url, tls: { servername } })`,
       cause,
     )
   if (/CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|SSL|EPROTO/.test(code))
     return refusedError(
-      `the TLS certificate of Redis at ${where} cannot be trusted (${code}); give its authority with redis({ url, tls: { ca } })`,
+      `the TLS certificate of ${server} at ${where} cannot be trusted (${code}); give its authority with redis({ url, tls: { ca } })`,
       cause,
     )
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return unavailableError(`the host of ${where} has no address (${code}); check the URL`, cause)
   if (code === 'ECONNREFUSED')
-    return unavailableError(`nothing listens at ${where} (ECONNREFUSED); is Redis running there?`, cause)
+    return unavailableError(`nothing listens at ${where} (ECONNREFUSED); is ${server} running there?`, cause)
   return unavailableError(
-    `cannot connect to Redis at ${where} (${textOf(cause)}). Is that a Redis? A port with TLS needs rediss://, one without TLS needs redis://`,
+    `cannot connect to ${server} at ${where} (${textOf(cause)}). Is that a ${server}? A port with TLS needs rediss://, one without TLS needs redis://`,
     cause,
   )
 }
@@ -118,7 +127,22 @@ export function refusedError(message: string, cause?: unknown): TocsinError {
   return new TocsinError('timetable-refused', message, { field: 'timetable' }, cause)
 }
 
-function unavailableError(message: string, cause: unknown): TocsinError {
+/** The error of a connection for Redis that reached a Sentinel. */
+export function sentinelError(where: string, cause?: unknown): TocsinError {
+  return refusedError(
+    `what answers at ${where} is a Sentinel, not a Redis; write redis+sentinel://${where}/name, with the name of the primary in sentinel.conf`,
+    cause,
+  )
+}
+
+/** The error of a connection to a server that is not the primary any more. */
+export function notPrimaryError(where: string): TocsinError {
+  return unavailableError(
+    `Redis at ${where} is not the primary: a failover is under way, or the Sentinels are not up to date. Try again; if this lasts, ask the Sentinels: SENTINEL MASTERS`,
+  )
+}
+
+export function unavailableError(message: string, cause?: unknown): TocsinError {
   return new TocsinError('timetable-unavailable', message, { field: 'timetable' }, cause)
 }
 

@@ -13,10 +13,11 @@ import { Keys } from './keys.ts'
 import { LateHintTable } from './late-hint-table.ts'
 import { NodeFormats } from './node-formats.ts'
 import { OneServer } from './one-server.ts'
-import { checkRedisOptions, type RedisOptions } from './options.ts'
+import { checkRedisOptions, isLocalHost, type RedisOptions } from './options.ts'
 import { Replicas } from './replicas.ts'
 import { Batcher } from '../../lib/batcher.ts'
 import { loadScripts, type Scripts } from './scripts.ts'
+import { SentinelAddress } from './sentinel.ts'
 import { checkHintServer, checkServer } from './server.ts'
 import type { Server, Servers } from './servers.ts'
 import type { RedisParts } from './parts.ts'
@@ -96,7 +97,10 @@ async function connect(
   what: 'tasks' | 'hints',
 ): Promise<{ timetable: RedisTimetable; parts: RedisParts }> {
   const options = checkRedisOptions(given, callTimeoutMs)
-  const { where, lookMs, assumeNoEviction, clusterNodes } = options
+  const { where, lookMs, assumeNoEviction, clusterNodes, sentinel } = options
+  const log = (message: string) => logger[level]({ redis: where }, message)
+  const address =
+    sentinel === null ? undefined : new SentinelAddress({ clock, sentinel, where, callTimeoutMs, log })
   const lost = new Set<string>()
   const partsAt = (at: string, client: RedisClientOptions): ConnectionParts => ({
     clock,
@@ -115,7 +119,7 @@ async function connect(
   })
   const openServers = (): Promise<Servers> =>
     clusterNodes === null
-      ? OneServer.open(partsAt(where, options.client))
+      ? OneServer.open({ ...partsAt(where, options.client), address })
       : ClusterServers.open({
           clock,
           seeds: clusterNodes,
@@ -138,7 +142,8 @@ async function connect(
     const keys = new Keys(prefix, options.database)
     const isCluster = clusterNodes !== null
     for (const server of servers.all) await check({ caller, keys, assumeNoEviction, isCluster }, server)
-    if (!options.isLocal && !options.isEncrypted)
+    const isLocal = address === undefined ? options.isLocal : isLocalHost(address.endpoint.host)
+    if (!isLocal && !options.isEncrypted)
       logger.warn(
         { redis: where },
         'the connection to Redis is not encrypted; use rediss:// across a network',
@@ -154,6 +159,7 @@ async function connect(
       await batcher.drained()
       wakes.close()
       for (const one of opened) one.close()
+      address?.close()
     }
     const areThere = await Promise.all(
       waitReplicas === 0 ? [] : writers.all.map((server) => replicas.areThere(server)),
@@ -186,6 +192,7 @@ async function connect(
     return { timetable: new RedisTimetable(parts), parts }
   } catch (error) {
     for (const one of opened) one.close()
+    address?.close()
     throw error
   }
 }

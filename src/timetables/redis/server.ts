@@ -4,8 +4,9 @@
  */
 import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
+import type { Client } from './connection.ts'
 import type { Keys } from './keys.ts'
-import { refusedError } from './driver-errors.ts'
+import { refusedError, sentinelError } from './driver-errors.ts'
 import type { Server } from './servers.ts'
 
 const OLDEST_MAJOR = 7
@@ -25,6 +26,7 @@ export async function checkServer(check: ServerCheck, server: Server): Promise<v
   const ask = (...args: string[]) => caller.ask(server, args, 'open')
   const hello = await askHello(ask)
   checkVersion(hello.get('version'), where)
+  if (hello.get('mode') === 'sentinel') throw sentinelError(where)
   if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
     throw refusedError(`Redis at ${where} is a read-only replica; connect to its primary`)
   if (hello.get('mode') === 'cluster' && !isCluster)
@@ -94,6 +96,11 @@ async function askHello(ask: Ask): Promise<Map<string, string>> {
   return new Map(pairsOf(await ask('HELLO')).map(([name, value]) => [name, String(value)]))
 }
 
+/** Returns the role of the server of a connection: 'master' or 'replica'. ROLE would need a permission. */
+export async function roleOf(client: Client): Promise<string | undefined> {
+  return (await askHello((...args) => client.sendCommand(args))).get('role')
+}
+
 /** Returns the eviction policy from INFO. Null if INFO does not contain it, or if this user may not run INFO. */
 async function reportedPolicy(ask: Ask): Promise<string | null> {
   const info = await ask('INFO', 'memory').catch(unlessRefused)
@@ -114,7 +121,7 @@ function unlessRefused(error: unknown): null {
 }
 
 /** Returns the entries of a map reply. The reply is a flat list in RESP2, and a Map or an object in RESP3. */
-function pairsOf(reply: unknown): [string, unknown][] {
+export function pairsOf(reply: unknown): [string, unknown][] {
   if (reply instanceof Map) return [...reply].map(([name, value]) => [String(name), value])
   if (Array.isArray(reply))
     return Array.from({ length: Math.floor(reply.length / 2) }, (_, i) => [

@@ -4,9 +4,8 @@ import { silentLogger } from '../../../src/telemetry/logger.ts'
 import { systemRandom } from '../../../src/random.ts'
 import type { Books } from '../../../src/timetable.ts'
 import { openRedis } from '../../../src/timetables/redis/open.ts'
-import type { RedisServer } from '../../real-servers/redis-server.ts'
 
-export async function booksOf(server: RedisServer, topic: string): Promise<Books> {
+export async function booksOf(server: { readonly url: string }, topic: string): Promise<Books> {
   const settings = { prefix: 'toc', callTimeoutMs: 5_000, waitReplicas: 0 }
   const surroundings = { clock: systemClock, random: systemRandom, logger: silentLogger }
   const timetable = await openRedis({ url: server.url }, settings, surroundings)

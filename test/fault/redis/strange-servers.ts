@@ -1,6 +1,7 @@
 /** Servers that are not the Redis one hoped for. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { readAll } from '../../real-servers/resp.ts'
 
 export interface StrangeServer extends AsyncDisposable {
   readonly port: number
@@ -45,5 +46,21 @@ export function startOldRedis(version: string): Promise<StrangeServer> {
   // A request is '*<n>', then '$<length>' and the word for each of its words; its first word is the command.
   return startStrange((requests) =>
     [...requests.matchAll(/\*\d+\r\n\$\d+\r\n(\w+)\r\n/g)].map(([, command]) => replyTo(command!)).join(''),
+  )
+}
+
+/** As much of a Sentinel as it takes to name a primary, right or wrong. */
+export function startNamingSentinel(primary: () => { host: string; port: number }): Promise<StrangeServer> {
+  const bulk = (text: string) => `$${text.length}\r\n${text}\r\n`
+  const replyTo = ([command, subcommand]: string[]): string => {
+    if (command === 'HELLO')
+      return `%2\r\n${bulk('version')}${bulk('7.0.0')}${bulk('mode')}${bulk('sentinel')}`
+    if (command === 'CLIENT') return '+OK\r\n'
+    if (subcommand !== 'GET-MASTER-ADDR-BY-NAME') return '-NOPERM this user has no permissions\r\n'
+    const { host, port } = primary()
+    return `*2\r\n${bulk(host)}${bulk(String(port))}`
+  }
+  return startStrange((requests) =>
+    (readAll(Buffer.from(requests)) as string[][]).map((words) => replyTo(words)).join(''),
   )
 }

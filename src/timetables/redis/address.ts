@@ -1,0 +1,34 @@
+/** The address of a server that may move, such as a primary behind Sentinel. */
+import type { Client } from './connection.ts'
+
+export interface Endpoint {
+  readonly host: string
+  readonly port: number
+}
+
+/** What an address needs from each connection that uses it. */
+export interface AddressUser {
+  /** Returns whether the connection can send calls now. */
+  isReady(): boolean
+  /** Called when the endpoint of the address has changed. */
+  onMove(): void
+}
+
+/** Several connections may share an address. */
+export interface MovingAddress {
+  /** Where the server was found last. */
+  readonly endpoint: Endpoint
+  /** Finds the server. Afterwards `endpoint` is up to date. Rejects with a TocsinError that can be shown to a user. */
+  find(): Promise<void>
+  /**
+   * Rejects with a TocsinError if `endpoint`, to which `client` is connected, is not the wanted server. A connection is
+   * checked each time it is established, before its first call.
+   */
+  check(endpoint: Endpoint, client: Client): Promise<void>
+  /** Describes an endpoint of this address for an error message. */
+  describe(endpoint: Endpoint): string
+  /** Adds a connection. Returns a function that removes the connection. */
+  join(user: AddressUser): () => void
+  /** Looks for the server soon, because a connection was lost. */
+  seek(): void
+}
