@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { generatePrismaClient } from '../orm/prisma-client.ts'
 import { type PostgresServer, startPostgres } from '../real-servers/postgres-server.ts'
 import { type RedisCluster, startRedisCluster } from '../real-servers/redis-cluster.ts'
+import { type RedisSentinels, startSentinels } from '../real-servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../real-servers/redis-server.ts'
 import { documents, type Example, examplesOf, read, ROOT } from './markdown.ts'
 
@@ -19,15 +20,18 @@ const nameOf = ({ file, line }: Example) => `${file.replaceAll(/\W/g, '-')}-${li
 /** Documents say where a server usually is; the examples get servers of their own. */
 const USUAL_REDIS = 'redis://localhost:6379'
 const USUAL_CLUSTER = 'redis+cluster://10.0.0.1:6379,10.0.0.2:6379'
+const USUAL_SENTINELS = 'localhost:26379,localhost:26380,localhost:26381'
 const USUAL_POSTGRES = 'postgres://user:password@localhost:5432/shop'
 let redis: RedisServer
 let cluster: RedisCluster
+let sentinels: RedisSentinels
 let postgres: PostgresServer
 
 beforeAll(async () => {
-  ;[redis, cluster, postgres] = await Promise.all([
+  ;[redis, cluster, sentinels, postgres] = await Promise.all([
     startRedis(),
     startRedisCluster({ replicasEach: 0 }),
+    startSentinels(),
     startPostgres(),
   ])
   rmSync(FOLDER, { recursive: true, force: true })
@@ -41,6 +45,7 @@ beforeAll(async () => {
       `${FOLDER}/${nameOf(example)}.${example.language === 'ts' ? 'mts' : 'mjs'}`,
       code
         .replaceAll(USUAL_REDIS, redis.url)
+        .replaceAll(USUAL_SENTINELS, sentinels.hosts)
         .replaceAll(USUAL_CLUSTER, `redis+cluster://${cluster.addresses.join(',')}`),
     )
   }
@@ -59,7 +64,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   rmSync(FOLDER, { recursive: true, force: true })
-  await Promise.all([redis.stop(), cluster.stop(), postgres.stop()])
+  await Promise.all([redis.stop(), cluster.stop(), sentinels.stop(), postgres.stop()])
 })
 
 it('there are examples to run', () => {
