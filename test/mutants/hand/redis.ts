@@ -36,6 +36,15 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     only: 'a replica that it names',
   },
   {
+    name: 'only the first connection through Sentinel is checked',
+    file: 'src/timetables/redis/connection.ts',
+    find: 'if (address !== undefined && endpoint !== undefined) {',
+    replace: 'if (address !== undefined && endpoint !== undefined && this.#isFirst) {',
+    why: 'Later connections go where Sentinel says.',
+    tests: ['test/fault/redis/sentinel.test.ts'],
+    only: 'a replica that it names',
+  },
+  {
     name: 'the first Sentinel that answers is believed',
     file: 'src/timetables/redis/sentinel.ts',
     find: '.toSorted((a, b) => b.epoch - a.epoch)',
