@@ -1,6 +1,7 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
+import type { RecordClock } from '../../lib/record-clock.ts'
 import type { RedisCall } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
 import { replyOf } from './one-server.ts'
@@ -91,6 +92,11 @@ export class Caller {
     const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
     server.clock.heard(nowMs)
     return nowMs
+  }
+
+  /** Returns the clock of the server that has the keys. */
+  clockOf(keys: ScriptKeys): RecordClock {
+    return this.#servers.of(keys).clock
   }
 
   /** Returns the deadline of a call that starts now, by the monotonic clock. */

@@ -156,6 +156,8 @@ export class Connection {
       if (isAsking) client.sendCommand(['ASKING']).catch(noop)
       return await client.sendCommand(args as (string | Buffer)[])
     } catch (error) {
+      // Before anything is awaited: at the deadline, the timeout would destroy a connection that is there again.
+      cancelTimeout()
       // The server was demoted to a replica. Reconnect, because the host name may resolve to the new primary by now.
       if (error instanceof ErrorReply && error.message.startsWith('READONLY')) this.#giveUp(client)
       if (error instanceof ErrorReply) throw error

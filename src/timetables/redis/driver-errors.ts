@@ -44,9 +44,10 @@ const REPLIES: Record<string, [code: ConstructorParameters<typeof TocsinError>[0
   MASTERDOWN: ['timetable-unavailable', 'this replica has lost its primary; connect to the primary'],
   TRYAGAIN: ['timetable-unavailable', 'Redis Cluster is moving these keys; try again shortly'],
   MOVED: [
-    'timetable-refused',
-    'this is a node of a Redis Cluster; write redis+cluster://host:port,host:port with some of its nodes',
+    'timetable-unavailable',
+    'the nodes of the Redis Cluster disagree about which of them has these keys; try again shortly',
   ],
+  ASK: ['timetable-unavailable', 'Redis Cluster is moving these keys; try again shortly'],
   TOCSINLATE: ['timetable-unavailable', 'the call reached Redis too late, so nothing was written; try again'],
   TOCSINFORMAT: [
     'timetable-refused',

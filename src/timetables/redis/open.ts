@@ -141,7 +141,8 @@ async function connect(
     const caller = new Caller(servers, scripts, clock, callTimeoutMs)
     const keys = new Keys(prefix, options.database)
     const isCluster = clusterNodes !== null
-    for (const server of servers.all) await check({ caller, keys, assumeNoEviction, isCluster }, server)
+    for (const server of servers.all)
+      await check({ caller, keys, servers, assumeNoEviction, isCluster }, server)
     const isLocal = address === undefined ? options.isLocal : isLocalHost(address.endpoint.host)
     if (!isLocal && !options.isEncrypted)
       logger.warn(

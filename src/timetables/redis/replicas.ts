@@ -1,5 +1,7 @@
+import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
+import { replyError } from './driver-errors.ts'
 import { replyOf } from './one-server.ts'
 import type { Server } from './servers.ts'
 
@@ -46,7 +48,9 @@ export class Replicas {
 
   /** Returns whether enough replicas of the server are connected now. */
   async areThere(server: Server): Promise<boolean> {
-    return Number(await this.#send(server, 1)) >= this.#wanted
+    const reply = await this.#send(server, 1)
+    if (reply instanceof ErrorReply) throw replyError(reply, 'wait')
+    return Number(reply) >= this.#wanted
   }
 
   async #wait(server: Server, session: number): Promise<void> {

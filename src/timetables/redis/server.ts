@@ -6,14 +6,15 @@ import { TocsinError } from '../../errors.ts'
 import type { Caller } from './caller.ts'
 import type { Client } from './connection.ts'
 import type { Keys } from './keys.ts'
-import { refusedError, sentinelError } from './driver-errors.ts'
-import type { Server } from './servers.ts'
+import { refusedError, sentinelError, unavailableError } from './driver-errors.ts'
+import type { Server, Servers } from './servers.ts'
 
 const OLDEST_MAJOR = 7
 
 export interface ServerCheck {
   readonly caller: Caller
   readonly keys: Keys
+  readonly servers: Servers
   readonly assumeNoEviction: boolean
   /** True if the options say that the server is a node of a Redis Cluster. */
   readonly isCluster: boolean
@@ -27,15 +28,18 @@ export async function checkServer(check: ServerCheck, server: Server): Promise<v
   const hello = await askHello(ask)
   checkVersion(hello.get('version'), where)
   if (hello.get('mode') === 'sentinel') throw sentinelError(where)
-  if (hello.get('role') === 'replica' || hello.get('role') === 'slave')
-    throw refusedError(`Redis at ${where} is a read-only replica; connect to its primary`)
+  const isReplica = hello.get('role') === 'replica' || hello.get('role') === 'slave'
+  // A master of a cluster may have become a replica since its address was asked for.
+  if (isReplica && isCluster)
+    throw unavailableError(`Redis at ${where} has become a replica: a failover is under way; try again`)
+  if (isReplica) throw refusedError(`Redis at ${where} is a read-only replica; connect to its primary`)
   if (hello.get('mode') === 'cluster' && !isCluster)
     throw refusedError(
       `Redis at ${where} is a node of a Redis Cluster; write redis+cluster://host:port,host:port with some of its nodes`,
     )
   if (hello.get('mode') !== 'cluster' && isCluster)
     throw refusedError(`Redis at ${where} is not a node of a Redis Cluster; write redis://host:port`)
-  await checkRights(check, where)
+  await checkRights(check, server)
   const policy = (await reportedPolicy(ask)) ?? (await configuredPolicy(ask))
   if (policy === 'noeviction') return
   if (policy === null && assumeNoEviction) return
@@ -65,8 +69,11 @@ export async function checkHintServer(check: ServerCheck, server: Server): Promi
  * Runs a read-only script and SPUBLISH, so that a missing permission for the keys or the channels is reported when
  * Redis is opened. Later, a missing permission would abort a script half-way.
  */
-async function checkRights({ caller, keys }: ServerCheck, where: string): Promise<void> {
-  const cell = keys.of('tocsin', 0)
+async function checkRights({ caller, keys, servers }: ServerCheck, server: Server): Promise<void> {
+  const { where } = server
+  // Each node of a cluster has its own users.
+  const cell = keys.ofTopic('tocsin').find((one) => servers.of(one) === server)
+  if (cell === undefined) return
   await caller.run('counts', cell, [])
   try {
     await caller.command(cell, ['SPUBLISH', cell.channel, ''], 'open')

@@ -105,7 +105,7 @@ export class UserWrites {
     onConflict: OnConflict,
     mergeMs: number,
   ): CellKinds<NewEntry, ScheduleAnswer> {
-    const { servers, keys } = this.#parts
+    const { writer, keys } = this.#parts
     return this.#queuesOf(topic).map((queue, cell) => {
       const script = (args: (string | Buffer)[], deadlineMs: number): Promise<ScheduleReply> =>
         this.#run('schedule', topic, cell, args, deadlineMs)
@@ -114,8 +114,8 @@ export class UserWrites {
         name: `${onConflict}/${mergeMs}`,
         bytesOf: ({ body }) => byteSizeOf(body),
         begin: () => {
-          const { clock } = servers.of(keys.of(topic, cell))
-          return new ScheduleBatch(onConflict, mergeMs, createdText(clock.about()), script)
+          const created = createdText(writer.clockOf(keys.of(topic, cell)).about())
+          return new ScheduleBatch(onConflict, mergeMs, created, script)
         },
       }
     })

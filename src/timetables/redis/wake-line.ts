@@ -1,8 +1,15 @@
+import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import type { Client, Connection } from './connection.ts'
 
 /** The delay before a failed first connection is tried again. */
 const REOPEN_MS = 1_000
+
+/** Replies of a server that does not have the channel, or does not know whether it has. */
+const HAS_MOVED = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN) /
+
+/** In a cluster, a subscription that was refused is tried again after this time at the latest. */
+const CHECK_MS_MAX = 1_000
 
 export type OnMessage = (message: string, channel: string) => void
 
@@ -52,10 +59,22 @@ export class WakeLine {
     const more = channels.filter((channel) => !before.includes(channel))
     if (channels.length === 0) this.#groups.delete(name)
     else this.#groups.set(name, { channels, onMessage })
-    if (lost.length > 0) this.#leave(lost, onMessage)
+    if (lost.length > 0) this.#leave(lost)
     if (more.length === 0) return
     if (this.#connection === null) void this.#open()
     else void this.#subscribe(name, more)
+  }
+
+  /** Ends the subscriptions of `name`: nothing watches it any more. */
+  drop(name: string): void {
+    const group = this.#groups.get(name)
+    this.#groups.delete(name)
+    const client = this.#connection?.client
+    // A lost connection has no subscriptions to end.
+    if (group === undefined || client?.isReady !== true) return
+    // Pass the listener. Without it, the client would also drop a subscription that is made right after this call.
+    for (const channels of this.#commandsOf(group.channels))
+      client.sUnsubscribe(channels, group.onMessage).catch(noop)
   }
 
   close(): void {
@@ -71,16 +90,10 @@ export class WakeLine {
     this.#dropped.clear()
   }
 
-  #leave(channels: readonly string[], onMessage: OnMessage): void {
+  /** Leaves channels that another server has now. */
+  #leave(channels: readonly string[]): void {
     const kept = channels.filter((channel) => !this.#dropped.delete(channel))
-    const client = this.#connection?.client
-    if (client === undefined || kept.length === 0) return
-    if (!this.#parts.isCluster) {
-      // Pass the listener. Without it, the client would also drop a subscription that is made right after this call. A
-      // lost connection has no subscriptions to end.
-      if (client.isReady) client.sUnsubscribe(kept, onMessage).catch(noop)
-      return
-    }
+    if (this.#connection === null || kept.length === 0) return
     // The client subscribes to all of its channels again after a reconnect, and a server that does not have them refuses.
     // So a connection with channels of another server is replaced.
     this.#disconnect()
@@ -115,19 +128,31 @@ export class WakeLine {
     const group = this.#groups.get(name)
     if (client === undefined || group === undefined) return
     this.#watchMoves(client)
-    try {
-      // All subscriptions of a client to a channel use one function, so that subscribing again does not double the
-      // messages.
-      if (!this.#parts.isCluster) await client.sSubscribe([...channels], group.onMessage)
-      else await Promise.all(channels.map((channel) => client.sSubscribe(channel, group.onMessage)))
-    } catch (error) {
-      // The connection was lost again, and the next reconnect subscribes; or a channel has moved.
-      if (this.#isClosed) return
-      this.#parts.onError(error)
-      this.#parts.onMoved()
-      return
-    }
-    if (this.#groups.get(name) === group || this.#groups.has(name)) this.#parts.onSubscribed(name, channels)
+    const commands = this.#commandsOf(channels)
+    // All subscriptions of a client to a channel use one function, so that subscribing again does not double the
+    // messages.
+    const answers = await Promise.allSettled(commands.map((some) => client.sSubscribe(some, group.onMessage)))
+    if (this.#isClosed || !this.#groups.has(name)) return
+    const isDone = (_: unknown, n: number) => answers[n]?.status === 'fulfilled'
+    const subscribed = commands.filter(isDone).flat()
+    if (subscribed.length > 0) this.#parts.onSubscribed(name, subscribed)
+    const failure = answers.find((answer) => answer.status === 'rejected')
+    if (failure !== undefined)
+      this.#onFailure(failure.reason, commands.filter((_, n) => !isDone(_, n)).flat())
+  }
+
+  /** The connection was lost again, and the next reconnect subscribes; or another server has the channels. */
+  #onFailure(error: unknown, channels: readonly string[]): void {
+    const hasMoved = error instanceof ErrorReply && HAS_MOVED.test(error.message)
+    if (!hasMoved) return this.#parts.onError(error)
+    // The server that has them may not know it yet: a later check subscribes again.
+    for (const channel of channels) this.#dropped.add(channel)
+    this.#parts.onMoved()
+  }
+
+  /** The channels of each command: all of them, or in a cluster those of one hash slot. */
+  #commandsOf(channels: readonly string[]): string[][] {
+    return this.#parts.isCluster ? channels.map((channel) => [channel]) : [[...channels]]
   }
 
   readonly #watched = new WeakSet<Client>()
@@ -143,8 +168,9 @@ export class WakeLine {
 
   /** Sends a PING at regular intervals, and subscribes again to what the server has dropped and still has. */
   #checkLater(): void {
-    const { clock, callTimeoutMs, checkEveryMs } = this.#parts
-    this.#cancelTimer = clock.after(checkEveryMs, () => {
+    const { clock, callTimeoutMs, checkEveryMs, isCluster } = this.#parts
+    // What was refused is tried again soon.
+    this.#cancelTimer = clock.after(isCluster ? Math.min(checkEveryMs, CHECK_MS_MAX) : checkEveryMs, () => {
       const deadlineMs = clock.monotonicNow() + callTimeoutMs
       const call = { operation: 'ping', deadlineMs, isRepeatable: true, isExpiring: false }
       this.#connection?.send(['PING'], call).catch(noop)

@@ -42,6 +42,7 @@ export class Wakes {
   readonly #topics = new Map<string, WatchedTopic>()
   readonly #boardListeners = new Set<Listener>()
   readonly #stopWatchingMoves: () => void
+  #isClosed = false
 
   constructor(parts: WakesParts) {
     this.#parts = parts
@@ -49,6 +50,7 @@ export class Wakes {
   }
 
   watch(topic: string, watcher: Watcher): () => void {
+    if (this.#isClosed) return () => {}
     const known = this.#topics.get(topic)
     if (known !== undefined) known.watchers.add(watcher)
     else {
@@ -60,6 +62,7 @@ export class Wakes {
 
   /** Calls `onChange` when the board changes. Returns a function that removes the listener. */
   listen(onChange: () => void): () => void {
+    if (this.#isClosed) return () => {}
     const listener = { onChange }
     this.#boardListeners.add(listener)
     if (this.#boardListeners.size === 1) this.#dealBoard()
@@ -71,6 +74,7 @@ export class Wakes {
   }
 
   close(): void {
+    this.#isClosed = true
     this.#stopWatchingMoves()
     this.#topics.clear()
     this.#boardListeners.clear()
@@ -81,7 +85,7 @@ export class Wakes {
     const known = this.#topics.get(topic)
     known?.watchers.delete(watcher)
     if (known?.watchers.size !== 0) return
-    for (const line of this.#lines.values()) line.set(topic, [], known.onMessage)
+    for (const line of this.#lines.values()) line.drop(topic)
     this.#topics.delete(topic)
   }
 
@@ -107,14 +111,12 @@ export class Wakes {
 
   #dealBoard(): void {
     const { keys, servers } = this.#parts
+    if (this.#boardListeners.size === 0) return this.#lines.forEach((line) => line.drop(BOARD))
     const owner = servers.of(keys.board)
-    const isWanted = this.#boardListeners.size > 0
-    for (const server of servers.all)
-      this.#lineOf(server).set(
-        BOARD,
-        isWanted && server === owner ? [keys.board.channel] : [],
-        this.#onBoardMessage,
-      )
+    for (const server of servers.all) {
+      const channels = server === owner ? [keys.board.channel] : []
+      this.#lineOf(server).set(BOARD, channels, this.#onBoardMessage)
+    }
   }
 
   readonly #onBoardMessage = (): void => {

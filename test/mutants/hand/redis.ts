@@ -185,8 +185,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: 'a call whose reply was lost is sent again to the new owner of its keys',
     file: CLUSTER,
-    find: 'this.#askSoon()\n      throw error',
-    replace: 'this.#askSoon()\n      return replyOf(server, args, call, isAsking)',
+    find: 'this.#doubt(server)\n      throw error',
+    replace: 'this.#doubt(server)\n      return replyOf(server, args, call, isAsking)',
     why: 'After a redirect a call is sent again; the client of a cluster does it after a lost reply, too.',
     tests: [CLUSTER_TEST],
     only: 'whose reply is lost',

@@ -1,6 +1,7 @@
 import { type Clock, timeout } from '../../../clock.ts'
 import { RecordClock } from '../../../lib/record-clock.ts'
 import { Connection, type ConnectionParts } from '../connection.ts'
+import { replyOf } from '../one-server.ts'
 import type { Server } from '../servers.ts'
 
 /** One node of a Redis Cluster. Its connection may not be established yet. */
@@ -14,6 +15,7 @@ export class ClusterServer implements Server {
 
   private constructor(parts: ConnectionParts, host: string, connect: (parts: ConnectionParts) => Connection) {
     const onBack = () => {
+      void this.#readClock()
       for (const resume of this.#waiting) resume()
       parts.onBack()
     }
@@ -55,6 +57,17 @@ export class ClusterServer implements Server {
       const cancel = timeout(clock, Math.max(0, deadlineMs - clock.monotonicNow()), done)
       this.#waiting.add(done)
     })
+  }
+
+  /** Reads the clock of the node, of which another one's was only a guess. */
+  async #readClock(): Promise<void> {
+    const { clock, callTimeoutMs } = this.#parts
+    const deadlineMs = clock.monotonicNow() + callTimeoutMs
+    const call = { operation: 'time', deadlineMs, isRepeatable: true, isExpiring: false }
+    const reply = await replyOf(this, ['TIME'], call).catch(() => undefined)
+    if (!Array.isArray(reply)) return
+    const [seconds, micros] = reply as [string, string]
+    this.clock.heard(Number(seconds) * 1000 + Math.floor(Number(micros) / 1000))
   }
 
   close(): void {

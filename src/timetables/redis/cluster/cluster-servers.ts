@@ -2,7 +2,7 @@ import { ErrorReply } from '@redis/client'
 import { type Clock, sleep } from '../../../clock.ts'
 import { TocsinError } from '../../../errors.ts'
 import { Connection, type ConnectionParts, type RedisCall } from '../connection.ts'
-import { refusedError } from '../driver-errors.ts'
+import { refusedError, replyError } from '../driver-errors.ts'
 import { HASH_SLOTS } from '../hash-slot.ts'
 import type { ScriptKeys } from '../keys.ts'
 import { replyOf } from '../one-server.ts'
@@ -21,8 +21,11 @@ export interface ClusterParts {
   readonly askEveryMs: number
 }
 
-/** A call is redirected so often at most. The nodes may disagree for a moment after a failover. */
-const REDIRECTS_MAX = 8
+/** How long a call waits for the first connection to a node. */
+const CONNECT_MS = 1_000
+
+/** Replies of a node that a replica may have replaced meanwhile. */
+const IS_NO_MASTER = /^(LOADING|MASTERDOWN) /
 
 /** The delay before a call to a slot that is being moved, or not served, is sent again. It doubles up to the maximum. */
 const RETRY_MS_MIN = 5
@@ -58,6 +61,8 @@ export class ClusterServers implements Servers {
   /** The owner of each hash slot. */
   readonly #owners: ClusterServer[] = []
   readonly #listeners = new Set<() => void>()
+  /** Nodes that did not answer, or do not serve their slots, since the cluster was asked last. */
+  readonly #doubted = new Set<ClusterServer>()
   /** Nodes that had slots. Calls may still be on their connections. Each value cancels the timer that closes them. */
   readonly #retired = new Map<ClusterServer, () => void>()
   #all: readonly ClusterServer[] = []
@@ -97,27 +102,33 @@ export class ClusterServers implements Servers {
     const { clock } = this.#parts
     let server = this.of(keys)
     let isAsking = false
-    let redirects = 0
+    let isRedirected = false
     let waitMs = RETRY_MS_MIN
     for (;;) {
+      // A node that is new to this process. A connection that was lost is not waited for.
+      if (server.connection.session === 0)
+        await server.connected(clock, Math.min(call.deadlineMs, clock.monotonicNow() + CONNECT_MS))
       const reply = await this.#replyOf(server, argsFor(server), call, isAsking)
       // A redirected call was not executed, so it may be sent again. A call without a reply never is.
       const redirect = reply instanceof ErrorReply ? redirectOf(reply.message, server.host) : null
-      if (redirect === null) return { server, reply }
+      if (redirect === null) {
+        if (reply instanceof ErrorReply && IS_NO_MASTER.test(reply.message)) this.#doubt(server)
+        return { server, reply }
+      }
       isAsking = redirect.kind === 'ask'
-      if (redirect.kind === 'moved' || redirect.kind === 'ask') {
-        if (++redirects > REDIRECTS_MAX) return { server, reply }
+      const isElsewhere = redirect.kind === 'moved' || redirect.kind === 'ask'
+      // Nodes that disagree after a failover, or while a slot is being moved, would redirect the call to and fro.
+      if (!isElsewhere || isRedirected) {
+        if (clock.monotonicNow() + waitMs >= call.deadlineMs) return { server, reply }
+        await sleep(clock, waitMs)
+        waitMs = Math.min(2 * waitMs, RETRY_MS_MAX)
+      }
+      if (redirect.kind === 'down') this.#doubt(server)
+      if (isElsewhere) {
+        isRedirected = true
         server = this.#at(redirect.address)
         if (redirect.kind === 'moved') this.#moved(redirect.slot, server)
-        // The node may be new to this process.
-        await server.connected(clock, call.deadlineMs)
-        continue
-      }
-      if (redirect.kind === 'down') this.#askSoon()
-      if (clock.monotonicNow() + waitMs >= call.deadlineMs) return { server, reply }
-      await sleep(clock, waitMs)
-      waitMs = Math.min(2 * waitMs, RETRY_MS_MAX)
-      server = this.of(keys)
+      } else server = this.of(keys)
     }
   }
 
@@ -152,7 +163,10 @@ export class ClusterServers implements Servers {
             { field: 'timetable' },
           )
         const addresses = [...new Set(ranges.map(({ address }) => address))]
-        await Promise.all(addresses.map((address) => this.#openAt(address)))
+        // Wait for all of them: a connection that is established later would never be closed.
+        const opened = await Promise.allSettled(addresses.map((address) => this.#openAt(address)))
+        const failed = opened.find((one) => one.status === 'rejected')
+        if (failed !== undefined) throw failed.reason
         this.#apply(ranges)
         return
       } catch (error) {
@@ -175,7 +189,7 @@ export class ClusterServers implements Servers {
         throw refusedError(
           `Redis at ${parts.where} is not a node of a Redis Cluster; write redis://host:port`,
         )
-      if (reply instanceof ErrorReply) throw reply
+      if (reply instanceof ErrorReply) throw replyError(reply, 'open')
       return slotRangesOf(reply, host)
     } finally {
       connection.close()
@@ -186,7 +200,9 @@ export class ClusterServers implements Servers {
     if (this.#byAddress.has(address)) return
     const { host, port } = hostAndPort(address)
     const parts = this.#parts.partsFor(host, port)
-    this.#byAddress.set(address, await ClusterServer.open(parts, host))
+    const server = await ClusterServer.open(parts, host)
+    if (this.#isClosed) return server.close()
+    this.#byAddress.set(address, server)
   }
 
   /** Returns the server at an address. Connects in the background if it is new. */
@@ -199,6 +215,7 @@ export class ClusterServers implements Servers {
     const [other] = this.#all
     if (other !== undefined) server.clock.heard(other.clock.now() - SKEW_MS)
     this.#byAddress.set(address, server)
+    if (this.#isClosed) server.close()
     return server
   }
 
@@ -212,9 +229,14 @@ export class ClusterServers implements Servers {
       return await replyOf(server, args, call, isAsking)
     } catch (error) {
       // The master may be gone, and a replica may have taken over.
-      this.#askSoon()
+      this.#doubt(server)
       throw error
     }
+  }
+
+  #doubt(server: ClusterServer): void {
+    this.#doubted.add(server)
+    this.#askSoon()
   }
 
   #moved(slot: number, server: ClusterServer): void {
@@ -236,10 +258,10 @@ export class ClusterServers implements Servers {
         hasMoved = true
       }
     }
-    if (!hasMoved) return
-    this.#all = [...new Set(this.#owners)]
+    if (hasMoved) this.#all = [...new Set(this.#owners)]
     for (const [address, server] of this.#byAddress)
       if (!this.#all.includes(server)) this.#retire(address, server)
+    if (!hasMoved) return
     for (const listener of this.#listeners) listener()
   }
 
@@ -275,28 +297,36 @@ export class ClusterServers implements Servers {
     this.#cancelTimer()
     this.#cancelTimer = clock.after(inMs, () => {
       this.#askAtMs = Number.POSITIVE_INFINITY
-      this.#asking = this.#ask().finally(() => {
-        this.#asking = null
-        if (Number.isFinite(this.#askAtMs)) this.#askIn(Math.max(0, this.#askAtMs - clock.monotonicNow()))
-        else this.#askLater()
-      })
+      this.#asking = this.#ask()
+        .catch(noop)
+        .finally(() => {
+          this.#asking = null
+          if (Number.isFinite(this.#askAtMs)) this.#askIn(Math.max(0, this.#askAtMs - clock.monotonicNow()))
+          else this.#askLater()
+        })
     })
   }
 
-  /** Asks one master after the other, then the seeds, until one answers. */
+  /**
+   * Asks one master after the other, then the seeds, until one knows a master for every slot. Those that gave reason to ask
+   * come last: a node that is cut off from the others, or was emptied, knows of no failover.
+   */
   async #ask(): Promise<void> {
     this.#askedAtMs = this.#parts.clock.monotonicNow()
-    for (const server of this.#all) {
+    const doubted = new Set(this.#doubted)
+    this.#doubted.clear()
+    const inOrder = this.#all.toSorted((a, b) => Number(doubted.has(a)) - Number(doubted.has(b)))
+    for (const server of inOrder) {
       if (!server.connection.isReady) continue
       const reply = await replyOf(server, ['CLUSTER', 'SLOTS'], this.#askCall()).catch(noop)
       if (this.#isClosed) return
-      if (reply === undefined || reply instanceof ErrorReply) continue
-      return this.#apply(slotRangesOf(reply, server.host))
+      const ranges = reply instanceof ErrorReply ? [] : slotRangesOf(reply, server.host)
+      if (areWhole(ranges)) return this.#apply(ranges)
     }
     for (const seed of this.#parts.seeds) {
       const ranges = await this.#askSeed(seed).catch(noop)
       if (this.#isClosed) return
-      if (ranges !== undefined && ranges.length > 0) return this.#apply(ranges)
+      if (ranges !== undefined && areWhole(ranges)) return this.#apply(ranges)
     }
   }
 
