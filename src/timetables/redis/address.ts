@@ -1,4 +1,4 @@
-/** The address of a server that may move, such as a primary behind Sentinel. */
+/** Addresses of servers, also of one that may move, such as a primary behind Sentinel. */
 import type { Client } from './connection.ts'
 
 export interface Endpoint {
@@ -31,4 +31,15 @@ export interface MovingAddress {
   join(user: AddressUser): () => void
   /** Looks for the server soon, because a connection was lost. */
   seek(): void
+}
+
+/** 'host:port'; an IPv6 address in brackets. */
+export function addressOf(host: string, port: number): string {
+  return host.includes(':') && !host.startsWith('[') ? `[${host}]:${port}` : `${host}:${port}`
+}
+
+/** The reverse of `addressOf`. */
+export function hostAndPort(address: string): Endpoint {
+  const at = address.lastIndexOf(':')
+  return { host: address.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(address.slice(at + 1)) }
 }

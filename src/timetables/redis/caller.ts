@@ -2,9 +2,9 @@ import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { TocsinError } from '../../errors.ts'
 import type { RecordClock } from '../../lib/record-clock.ts'
-import type { RedisCall } from './connection.ts'
+import { type RedisCall, repeatableCall } from './connection.ts'
 import type { ScriptKeys } from './keys.ts'
-import { replyOf } from './one-server.ts'
+import { replyOf, timeIn } from './one-server.ts'
 import type { Replicas } from './replicas.ts'
 import { type ScriptName, type ScriptRow, SCRIPTS, type Scripts } from './scripts.ts'
 import { replyError } from './driver-errors.ts'
@@ -88,8 +88,7 @@ export class Caller {
 
   /** Returns the time of a server. */
   async timeOf(server: Server): Promise<number> {
-    const [seconds, micros] = (await this.ask(server, ['TIME'], 'time')) as [string, string]
-    const nowMs = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+    const nowMs = timeIn((await this.ask(server, ['TIME'], 'time')) as [string, string])
     server.clock.heard(nowMs)
     return nowMs
   }
@@ -105,7 +104,7 @@ export class Caller {
   }
 
   #repeatable(operation: string): RedisCall {
-    return { operation, deadlineMs: this.deadlineMs(), isRepeatable: true, isExpiring: false }
+    return repeatableCall(operation, this.#clock, this.#callTimeoutMs)
   }
 }
 

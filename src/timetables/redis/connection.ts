@@ -51,6 +51,12 @@ export interface RedisCall {
   readonly isExpiring: boolean
 }
 
+/** Returns a call that starts now, may be repeated, and ends after `timeoutMs` at the latest. */
+export function repeatableCall(operation: string, clock: Clock, timeoutMs: number): RedisCall {
+  const deadlineMs = clock.monotonicNow() + timeoutMs
+  return { operation, deadlineMs, isRepeatable: true, isExpiring: false }
+}
+
 /**
  * One connection to Redis, which reconnects automatically. It queues no calls while it is disconnected, and sends no
  * call twice. Every call has a deadline. When a deadline passes, the connection is destroyed together with all calls on

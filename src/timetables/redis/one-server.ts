@@ -42,6 +42,11 @@ export class OneServer implements Servers {
   }
 }
 
+/** Parses the reply of TIME. Returns milliseconds. */
+export function timeIn([seconds, micros]: readonly [string, string]): number {
+  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000)
+}
+
 /** Sends a command and returns its reply, also an error reply. */
 export async function replyOf(
   { connection }: Pick<Server, 'connection'>,

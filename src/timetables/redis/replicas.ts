@@ -1,6 +1,7 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
 import { describeError, TocsinError } from '../../errors.ts'
+import { repeatableCall } from './connection.ts'
 import { replyError } from './driver-errors.ts'
 import { replyOf } from './one-server.ts'
 import type { Server } from './servers.ts'
@@ -74,8 +75,7 @@ export class Replicas {
   }
 
   #send(server: Server, waitMs: number): Promise<unknown> {
-    const deadlineMs = this.#clock.monotonicNow() + this.#callTimeoutMs
-    const call = { operation: 'wait', deadlineMs, isRepeatable: true, isExpiring: false }
+    const call = repeatableCall('wait', this.#clock, this.#callTimeoutMs)
     return replyOf(server, ['WAIT', String(this.#wanted), String(waitMs)], call)
   }
 }

@@ -1,6 +1,6 @@
 import { ErrorReply } from '@redis/client'
 import type { Clock } from '../../clock.ts'
-import type { Client, Connection } from './connection.ts'
+import { type Client, type Connection, repeatableCall } from './connection.ts'
 
 /** The delay before a failed first connection is tried again. */
 const REOPEN_MS = 1_000
@@ -171,9 +171,7 @@ export class WakeLine {
     const { clock, callTimeoutMs, checkEveryMs, isCluster } = this.#parts
     // What was refused is tried again soon.
     this.#cancelTimer = clock.after(isCluster ? Math.min(checkEveryMs, CHECK_MS_MAX) : checkEveryMs, () => {
-      const deadlineMs = clock.monotonicNow() + callTimeoutMs
-      const call = { operation: 'ping', deadlineMs, isRepeatable: true, isExpiring: false }
-      this.#connection?.send(['PING'], call).catch(noop)
+      this.#connection?.send(['PING'], repeatableCall('ping', clock, callTimeoutMs)).catch(noop)
       const dropped = [...this.#dropped]
       this.#dropped.clear()
       for (const [name, { channels }] of this.#groups) {

@@ -2,7 +2,7 @@
 import { describeValue } from '../../../errors.ts'
 import { badOption, checkOptions } from '../../../values/options.ts'
 import type { RedisOptions } from '../options.ts'
-import { addressOf } from './slot-map.ts'
+import { addressOf } from '../address.ts'
 
 export interface RedisClusterOptions {
   /** 'host:port' of some nodes, at least one of which has to be there when Tocsin opens. */

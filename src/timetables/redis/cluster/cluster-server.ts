@@ -1,7 +1,7 @@
 import { type Clock, timeout } from '../../../clock.ts'
 import { RecordClock } from '../../../lib/record-clock.ts'
-import { Connection, type ConnectionParts } from '../connection.ts'
-import { replyOf } from '../one-server.ts'
+import { Connection, type ConnectionParts, repeatableCall } from '../connection.ts'
+import { replyOf, timeIn } from '../one-server.ts'
 import type { Server } from '../servers.ts'
 
 /** One node of a Redis Cluster. Its connection may not be established yet. */
@@ -62,12 +62,9 @@ export class ClusterServer implements Server {
   /** Reads the clock of the node, of which another one's was only a guess. */
   async #readClock(): Promise<void> {
     const { clock, callTimeoutMs } = this.#parts
-    const deadlineMs = clock.monotonicNow() + callTimeoutMs
-    const call = { operation: 'time', deadlineMs, isRepeatable: true, isExpiring: false }
+    const call = repeatableCall('time', clock, callTimeoutMs)
     const reply = await replyOf(this, ['TIME'], call).catch(() => undefined)
-    if (!Array.isArray(reply)) return
-    const [seconds, micros] = reply as [string, string]
-    this.clock.heard(Number(seconds) * 1000 + Math.floor(Number(micros) / 1000))
+    if (Array.isArray(reply)) this.clock.heard(timeIn(reply as [string, string]))
   }
 
   close(): void {

@@ -1,14 +1,15 @@
 import { ErrorReply } from '@redis/client'
 import { type Clock, sleep } from '../../../clock.ts'
 import { TocsinError } from '../../../errors.ts'
-import { Connection, type ConnectionParts, type RedisCall } from '../connection.ts'
+import { hostAndPort } from '../address.ts'
+import { Connection, type ConnectionParts, type RedisCall, repeatableCall } from '../connection.ts'
 import { refusedError, replyError } from '../driver-errors.ts'
 import { HASH_SLOTS } from '../hash-slot.ts'
 import type { ScriptKeys } from '../keys.ts'
 import { replyOf } from '../one-server.ts'
 import type { CommandArgs, Sent, Server, Servers } from '../servers.ts'
 import { ClusterServer } from './cluster-server.ts'
-import { areWhole, hostAndPort, redirectOf, type SlotRange, slotRangesOf } from './slot-map.ts'
+import { areWhole, redirectOf, type SlotRange, slotRangesOf } from './slot-map.ts'
 
 export interface ClusterParts {
   readonly clock: Clock
@@ -331,8 +332,7 @@ export class ClusterServers implements Servers {
   }
 
   #askCall(): RedisCall {
-    const deadlineMs = this.#parts.clock.monotonicNow() + this.#parts.callTimeoutMs
-    return { operation: 'cluster slots', deadlineMs, isRepeatable: true, isExpiring: false }
+    return repeatableCall('cluster slots', this.#parts.clock, this.#parts.callTimeoutMs)
   }
 }
 

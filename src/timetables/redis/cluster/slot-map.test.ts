@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest'
-import { addressOf, areWhole, hostAndPort, redirectOf, slotRangesOf } from './slot-map.ts'
+import { areWhole, redirectOf, slotRangesOf } from './slot-map.ts'
 
 describe('a reply of CLUSTER SLOTS', () => {
   it('names the master of each range', () => {
@@ -33,11 +33,3 @@ test.each([
   ['ERR unknown command', null],
   ['READONLY You can not write against a read only replica.', null],
 ])('%s', (message, redirect) => expect(redirectOf(message, 'asked')).toEqual(redirect))
-
-test.each([
-  ['host', 7_000, 'host:7000'],
-  ['::1', 7_000, '[::1]:7000'],
-])('the address of %s and %i', (host, port, address) => {
-  expect(addressOf(host, port)).toBe(address)
-  expect(hostAndPort(address)).toEqual({ host, port })
-})

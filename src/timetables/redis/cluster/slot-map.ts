@@ -1,3 +1,4 @@
+import { addressOf } from '../address.ts'
 import { HASH_SLOTS } from '../hash-slot.ts'
 
 /** A range of hash slots and the address of the master that has them. */
@@ -45,14 +46,4 @@ export function redirectOf(message: string, askedHost: string): Redirect | null 
 /** Returns true if the ranges have every slot once: a master that is being replaced may be missing. */
 export function areWhole(ranges: readonly SlotRange[]): boolean {
   return ranges.reduce((sum, { from, to }) => sum + to - from + 1, 0) >= HASH_SLOTS
-}
-
-/** 'host:port'; an IPv6 address in brackets. */
-export function addressOf(host: string, port: number): string {
-  return host.includes(':') && !host.startsWith('[') ? `[${host}]:${port}` : `${host}:${port}`
-}
-
-export function hostAndPort(address: string): { host: string; port: number } {
-  const at = address.lastIndexOf(':')
-  return { host: address.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(address.slice(at + 1)) }
 }
